@@ -50,7 +50,7 @@ def counted(arguments: list[str], work: Path, gate: str, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("gate", ["eager", "0"])
-@pytest.mark.parametrize("name", ["gate_torture", "gate_closes", "files_dirfds"])
+@pytest.mark.parametrize("name", ["gate_torture", "gate_closes", "gate_signals", "files_dirfds"])
 def test_transcript(name: str, gate: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HUSK_GATE", gate)
     differential(["{guests}/" + name], case=name)
@@ -66,6 +66,25 @@ def test_gates_are_used_and_can_be_switched_off(gate: str, monkeypatch: pytest.M
         if gate == "0" or through > 500:
             break
     assert through > 500 if gate == "eager" else through == 0
+
+
+# The guest: does its C library's call of rt_sigaction lead away, now that it has started some programs?
+LED = """
+import ctypes, os
+for _ in range(4):
+    os.waitpid(os.posix_spawn("/bin/true", ["true"], {{}}), 0)
+print(ctypes.string_at({place}, 8) != bytes(8))
+"""
+
+
+@pytest.mark.parametrize("gate", ["1", "0"])
+def test_a_program_that_starts_others_is_led_away_from_rt_sigaction(gate: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    header = (Path(__file__).parents[2] / "src/husk/native/loader/resident.h").read_text()
+    known = {name: int(value, 16) for name, value in re.findall(r"#define (HUSK_RES\w+) (0x[0-9a-f]+)", header)}
+    place = known["HUSK_RESIDENT"] + known["HUSK_RESIDENT_CODE_BYTES"] + known["HUSK_RES_SIGACTION"]
+    monkeypatch.setenv("HUSK_GATE", gate)
+    found = husk(["run", "--", "/usr/bin/python3", "-c", LED.format(place=place)])
+    assert (found.status, found.out.strip()) == (0, str(gate == "1")), found.err
 
 
 def test_a_guest_with_a_full_table_gets_no_new_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -209,6 +209,10 @@ IPV6_TWINS = {  # husk sets the same for IPv4, which IPv6 sockets of a mapped ne
     "IPV6_RECVORIGDSTADDR": 74,
 }
 
+# Behind the `syscall` instruction of the resident region that makes rt_sigaction where husk need not see it: a gate
+# leads the C library's call there (native/loader/resident.h, docs/design/002-signals.md).
+RESIDENT_SIGACTION = 0x567F00000A82
+
 # rt_sigaction: programs ask for the action of these to change a flag of it. glibc's posix_spawn asks about every signal
 # there is, so each one here costs each start of a program some 10 microseconds.
 SIGNALS_ASKED_ABOUT = {

@@ -13,7 +13,7 @@ from errno import ENOSYS
 
 from husk.abi.numbers import AUDIT_ARCH_X86_64, X32_SYSCALL_BIT
 from husk.abi.registry import HUSK_CALL_ROW, ROWS
-from husk.abi.registry.rules import COOKIE, ArgTest, Row, Verdict, Walls
+from husk.abi.registry.rules import COOKIE, INSTRUCTION, ArgTest, Row, Verdict, Walls
 from husk.walls.bpf import AND, JUMP_ANY_BIT, JUMP_AT_LEAST, JUMP_EQUAL, JUMP_GREATER, LOAD_WORD, RETURN, Program, join
 
 TYPE_CHECKING = False
@@ -34,6 +34,7 @@ ALLOW = 0x7FFF0000
 # struct seccomp_data: int nr, u32 arch, u64 instruction_pointer, u64 args[6]
 _NR = 0
 _ARCH = 4
+_INSTRUCTION_POINTER = 8
 _ARGS = 16
 
 _UNKNOWN = ERRNO | ENOSYS
@@ -157,7 +158,7 @@ def _choice(program: Program, choice: Choice, cookie: int) -> int:
 
 def _test(program: Program, test: ArgTest, cookie: int, true: int, false: int) -> int:
     """Place one argument test, its loads included."""
-    offset = _ARGS + 8 * test.index
+    offset = _INSTRUCTION_POINTER if test.index == INSTRUCTION else _ARGS + 8 * test.index
     if test.wide:
         (value,) = test.values
         if value == COOKIE:

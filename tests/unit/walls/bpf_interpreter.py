@@ -77,8 +77,10 @@ def faults(code: Sequence[Instruction]) -> list[str]:
     return found
 
 
-def run(code: Sequence[Instruction], nr: int, arch: int, args: Sequence[int], pointer: int = 0) -> Outcome:
-    data = struct.pack("<IIQ6Q", nr & 0xFFFFFFFF, arch, pointer, *(value & 0xFFFFFFFFFFFFFFFF for value in args))
+def run(code: Sequence[Instruction], nr: int, arch: int, args: Sequence[int]) -> Outcome:
+    """`args`: six arguments, or seven values: then the last is the instruction pointer."""
+    *values, pointer = (value & 0xFFFFFFFFFFFFFFFF for value in (*args, 0)[:7])
+    data = struct.pack("<IIQ6Q", nr & 0xFFFFFFFF, arch, pointer, *values)
     pc = accumulator = steps = 0
     loads: set[int] = set()
     while True:

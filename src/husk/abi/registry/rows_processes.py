@@ -23,6 +23,7 @@ from husk.abi.registry.rules import (
     answered_if,
     carries_cookie,
     is_null,
+    made_at,
     native,
     native_if,
     refuse,
@@ -143,6 +144,7 @@ ROWS = (
         "husk installs handlers without SA_RESTART through the resident page, so that no virtual call ends with an "
         "EINTR Linux would not give; questions about rare signals go to the host",
         native_if(carries_cookie(4)),
+        native_if(made_at("the resident region's", numbers.RESIDENT_SIGACTION)),
         virtual_if(Arg(0, "the signal").is_in(numbers.SIGNALS_ASKED_ABOUT)),
         native_if(is_null(1, "the new action")),
     ),

@@ -36,6 +36,9 @@ EINTR = (NEVER, RESTARTS, ALWAYS, IN_HUSK)
 # Stands in a rule for the box's secret 64-bit number, which is known only when a filter is compiled.
 COOKIE = -1
 
+# As the index of an argument: the address of the instruction behind the `syscall`, which a filter sees as well.
+INSTRUCTION = 6
+
 
 class Walls:
     """Which walls stand around a box. Walls only widen what may run natively.
@@ -150,6 +153,9 @@ class ArgTest:
         return union
 
     def holds(self, args: Sequence[int], cookie: int | None) -> bool:
+        """`args` has six values, or seven: where the call is made. Six: at no place that a rule knows."""
+        if self.index >= len(args):
+            return False
         if self.wide:
             value = args[self.index] & 0xFFFFFFFFFFFFFFFF
             return any(value == (cookie if wanted == COOKIE else wanted) for wanted in self.values)
@@ -187,6 +193,11 @@ class Arg:
 def carries_cookie(index: int) -> ArgTest:
     """True for calls husk makes in the guest's place: they carry the box's cookie in a register Linux ignores."""
     return ArgTest(index, f"argument {index}", "in", {"the box's cookie": COOKIE}, wide=True)
+
+
+def made_at(label: str, address: int) -> ArgTest:
+    """True for calls of the `syscall` instruction right before `address`. A guest may jump there with any arguments."""
+    return ArgTest(INSTRUCTION, "the instruction", "in", {label: address}, wide=True)
 
 
 def is_null(index: int, label: str) -> ArgTest:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from husk import __version__
 from husk.abi.registry import NEWEST_LINUX, ROWS
-from husk.abi.registry.rules import COOKIE, Row, Rule, Verdict, Walls
+from husk.abi.registry.rules import COOKIE, INSTRUCTION, Row, Rule, Verdict, Walls
 from husk.compat.surface import FULL, MISSING, PARTIAL, Claim, Note, Surface
 
 SUPPORT = {"native": FULL, "virtual": FULL, "judged": MISSING}
@@ -41,8 +41,8 @@ def _claim(row: Row, walls: Walls) -> Claim:
 
 
 def _is_husks_own(rule: Rule) -> bool:
-    """Calls that husk makes in a guest's place; no guest knows the cookie."""
-    return any(COOKIE in test.values for test in rule.tests)
+    """Calls that husk makes in a guest's place, or its code in the guest. No guest knows the cookie."""
+    return any(COOKIE in test.values or test.index == INSTRUCTION for test in rule.tests)
 
 
 def _meaning(verdict: Verdict, row: Row) -> tuple[str, int, str]:

@@ -47,9 +47,11 @@ struct gate_keeper {
     int started;          /* the poller's thread runs */
     pthread_t poller;
     Listener *listener;   /* borrowed; outlives the poller */
-    struct gate_counter { pid_t tid; unsigned count, failures; } counters[64]; /* of calls, by thread; the leader's */
+    /* Calls of threads, and where they call rt_sigaction. The leader's. */
+    struct gate_counter { pid_t tid; unsigned count, failures, sigactions; uint64_t sigaction; } counters[64];
     struct gate_site { uint64_t dev, ino, offset; int nr; } known[32]; /* sites by file, in the order they were found */
     unsigned known_sites;
+    bool knows_sigaction; /* one of them is rt_sigaction's */
     unsigned asked, pause; /* calls since the poller slept; how many have to come before it is woken */
     atomic_ulong answered; /* requests that the poller answered */
     atomic_long processor_ns; /* the poller's processor time */
@@ -71,13 +73,23 @@ PyObject *gate_py_use(Listener *self, PyObject *noargs);
 struct gate_call { int nr; uint8_t name, out; uint16_t size; };
 const struct gate_call *gate_call(int nr);
 
-/* install.c: 0, or -errno. In either case the call was answered, unless it is REMOTE_TRACED. */
+/* install.c */
+struct gate_mapping { uint64_t start, end, offset, dev, ino; }; /* of a file */
+/* What lies around the call site of a notification. */
+struct gate_view {
+    struct gate_mapping mapping;
+    uint64_t inherited; /* the gate that a parent left, to which sites of this mapping lead; 0: none */
+    uint64_t sigaction; /* where the process calls rt_sigaction, as far as is known; 0: nowhere */
+};
+/* False: this is no process whose sites can be changed now. */
+bool gate_look(const struct gate_keeper *keeper, const struct seccomp_notif *notif, struct gate_view *view);
+/* 0, or -errno. In either case the call was answered, unless it is REMOTE_TRACED. */
 int gate_install(struct gate_keeper *keeper, struct gate_process *place, const struct seccomp_notif *notif,
-                 uint64_t inherited);
-int gate_add_site(struct gate_keeper *keeper, struct gate_process *gate, const struct seccomp_notif *notif);
-/* Where the site's jump leads, if it is a jump to a gate's stub that a parent left; 0: it is an ordinary site; -1: it
- * is none that can be changed. */
-int64_t gate_look_at_site(const struct seccomp_notif *notif);
+                 const struct gate_view *view);
+int gate_add_site(struct gate_keeper *keeper, struct gate_process *gate, const struct seccomp_notif *notif,
+                  const struct gate_view *view);
+void gate_remember_caller(struct gate_keeper *keeper, const struct seccomp_notif *notif); /* its site, by file */
+bool gate_leads_sigaction(pid_t tid); /* does the process's call of rt_sigaction lead away already? Or it cannot */
 void gate_drop(struct gate_process *gate);
 
 /* poller.c */

@@ -5,6 +5,7 @@
  * which is stopped: no other can be between two bytes. */
 #include "gate/gate.h"
 
+#include "loader/resident.h"
 #include "notify/notify.h"
 #include "remote/remote.h"
 
@@ -23,12 +24,10 @@
 #define SITE_BYTES 7
 #define NEAR 0x7fff0000LL /* how far a jump reaches, and a little less */
 
-struct mapping {
-    uint64_t start, end, offset, dev, ino;
-};
+#define RESIDENT(field) (HUSK_RESIDENT_DATA + offsetof(struct husk_resident, field))
 
 /* The mapping of a file that `address` lies in, if its pages are the process's own, executable, and not writable. */
-static bool find_mapping(pid_t tid, uint64_t address, struct mapping *found)
+static bool find_mapping(pid_t tid, uint64_t address, struct gate_mapping *found)
 {
     char name[40], line[4400];
     snprintf(name, sizeof name, "/proc/%d/maps", tid);
@@ -41,7 +40,7 @@ static bool find_mapping(pid_t tid, uint64_t address, struct mapping *found)
         if (sscanf(line, "%lx-%lx %4s %lx %x:%x %lu", &start, &end, rights, &offset, &major, &minor, &ino) != 7 ||
             address < start || address >= end)
             continue;
-        *found = (struct mapping){start, end, offset, (uint64_t)major << 32 | minor, ino};
+        *found = (struct gate_mapping){start, end, offset, (uint64_t)major << 32 | minor, ino};
         is_found = strcmp(rights, "r-xp") == 0 && ino;
         break;
     }
@@ -94,59 +93,105 @@ static bool is_alone(pid_t tid)
     return end && sscanf(end + 1, " %*c %d", &parent) == 1 && !shares_memory(tid, parent) && !has_twin(tid);
 }
 
-int64_t gate_look_at_site(const struct seccomp_notif *notif)
+/* The gate that the bytes before a `syscall` jump to. 0: they are no jump to a stub. */
+static uint64_t gate_behind(const uint8_t bytes[SITE_BYTES], uint64_t site)
+{
+    int32_t distance;
+    memcpy(&distance, bytes + 1, sizeof distance);
+    uint64_t stub = site + (int64_t)distance;
+    return bytes[0] == 0xe9 && (stub & 0xfff) >= GATE_STUBS ? stub & ~0xfffULL : 0;
+}
+
+static bool is_site(const uint8_t bytes[SITE_BYTES], int nr)
+{
+    return bytes[0] == 0xb8 && memcmp(bytes + 1, &nr, sizeof nr) == 0 && bytes[5] == 0x0f && bytes[6] == 0x05;
+}
+
+/* Is it in the mapping, and where? */
+static uint64_t site_of(const struct gate_site *known, const struct gate_mapping *mapping)
+{
+    uint64_t from = known->offset - mapping->offset;
+    bool here = known->dev == mapping->dev && known->ino == mapping->ino && known->offset >= mapping->offset &&
+        from < mapping->end - mapping->start - 8;
+    return here ? mapping->start + from : 0;
+}
+
+bool gate_look(const struct gate_keeper *keeper, const struct seccomp_notif *notif, struct gate_view *view)
 {
     uint8_t bytes[SITE_BYTES + 1]; /* and the one before */
     uint64_t behind = notif->data.instruction_pointer;
-    struct mapping mapping;
-    int32_t distance;
-    uint32_t nr = notif->data.nr;
     if (guest_read(notif->pid, behind - sizeof bytes, bytes, sizeof bytes) != sizeof bytes ||
         bytes[6] != 0x0f || bytes[7] != 0x05 || !is_alone(notif->pid) ||
-        !find_mapping(notif->pid, behind - 2, &mapping) || mapping.start > behind - SITE_BYTES)
-        return -1;
-    memcpy(&distance, bytes + 2, sizeof distance);
-    if (bytes[1] == 0xb8 && memcmp(bytes + 2, &nr, sizeof nr) == 0 && (bytes[0] & 0xf0) != 0x40 /* a REX prefix */)
-        return 0;
-    uint64_t stub = behind - 2 + (int64_t)distance;
-    return bytes[1] == 0xe9 && (stub & 0xfff) >= GATE_STUBS ? (int64_t)(stub & ~0xfffULL) : -1;
+        !find_mapping(notif->pid, behind - 2, &view->mapping) || view->mapping.start > behind - SITE_BYTES)
+        return false;
+    view->inherited = gate_behind(bytes + 1, behind - 2);
+    if (view->inherited)
+        return true;
+    if (!is_site(bytes + 1, notif->data.nr) || (bytes[0] & 0xf0) == 0x40 /* a REX prefix */)
+        return false;
+    /* The parent may have left one. The site that was found first leads to each gate that this file has. */
+    for (unsigned i = 0; i < keeper->known_sites; i++) {
+        uint64_t site = site_of(&keeper->known[i], &view->mapping);
+        if (!site)
+            continue;
+        if (guest_read(notif->pid, site - 5, bytes, SITE_BYTES) == SITE_BYTES)
+            view->inherited = gate_behind(bytes, site);
+        break;
+    }
+    return true;
 }
 
 /* ---- stubs ------------------------------------------------------------------------------------------------------- */
 
 /* Write a stub for the site whose `syscall` is at `site`; where it is in the guest. 0: there is no room. */
-static uint64_t make_stub(struct gate_process *gate, const struct gate_call *call, uint64_t site)
+static uint64_t make_stub(struct gate_process *gate, int nr, uint64_t site)
 {
     if (gate->stubs == GATE_MOST_STUBS)
         return 0;
     unsigned at = GATE_STUBS + gate->stubs * GATE_STUB_BYTES;
-    uint8_t stub[GATE_STUB_BYTES] = {0x4c, 0x8d, 0x1d, GATE_DATA - 7, 0, 0, 0, 0xe9}; /* lea, jmp */
-    int32_t to_entry = -(int32_t)(at + 12);
-    uint32_t nr = call->nr;
-    memcpy(stub + 8, &to_entry, sizeof to_entry);
+    uint8_t to_gate[GATE_DATA] = {0x4c, 0x8d, 0x1d, GATE_DATA - 7, 0, 0, 0, 0xe9};       /* lea; jmp */
+    uint8_t away[GATE_DATA] = {0x49, 0xbb, 0, 0, 0, 0, 0, 0, 0, 0, 0x41, 0xff, 0xe3};    /* movabs to r11; jmp *r11 */
+    uint8_t stub[GATE_STUB_BYTES] = {0};
+    const struct gate_call *call = gate_call(nr);
+    if (call) {
+        int32_t to_entry = -(int32_t)(at + 12);
+        memcpy(to_gate + 8, &to_entry, sizeof to_entry);
+        stub[GATE_DATA + GATE_DATA_NAME] = call->name;
+        stub[GATE_DATA + GATE_DATA_OUT] = call->out;
+        memcpy(stub + GATE_DATA + GATE_DATA_SIZE, &call->size, sizeof call->size);
+    } else {
+        uint64_t target = HUSK_RESIDENT + HUSK_RESIDENT_SIGACTION;
+        memcpy(away + 2, &target, sizeof target);
+    }
+    memcpy(stub, call ? to_gate : away, GATE_DATA);
     memcpy(stub + GATE_DATA + GATE_DATA_BACK, &site, sizeof site);
     memcpy(stub + GATE_DATA + GATE_DATA_NR, &nr, sizeof nr);
-    stub[GATE_DATA + GATE_DATA_NAME] = call->name;
-    stub[GATE_DATA + GATE_DATA_OUT] = call->out;
-    memcpy(stub + GATE_DATA + GATE_DATA_SIZE, &call->size, sizeof call->size);
     memcpy(gate->pages + at, stub, sizeof stub);
     gate->sites[gate->stubs++] = site;
     return gate->base + at;
 }
 
+/* The resident region learns where rt_sigaction is called. It knows one site, and may be gone. */
+static bool tell_resident(pid_t tid, uint64_t site)
+{
+    uint64_t back = site + 2;
+    return !gate_leads_sigaction(tid) &&
+        guest_write(tid, RESIDENT(sigaction_back), &back, sizeof back) == sizeof back;
+}
+
 /* The stopped process's site leads to a new stub. What is not as expected stays as it is. */
-static void lead(struct gate_process *gate, struct remote_thread *thread, const struct gate_call *call, uint64_t site)
+static void lead(struct gate_process *gate, struct remote_thread *thread, int nr, uint64_t site)
 {
     uint8_t before[8];
-    uint32_t nr = call->nr;
     int64_t distance = (int64_t)(gate->base - site);
     errno = 0;
     long word = ptrace(PTRACE_PEEKDATA, thread->tid, site - 5, 0);
     memcpy(before, &word, sizeof before);
-    if (errno || distance > NEAR || distance < -NEAR || before[0] != 0xb8 || memcmp(before + 1, &nr, sizeof nr) ||
-        before[5] != 0x0f || before[6] != 0x05)
+    if (errno || distance > NEAR || distance < -NEAR || !is_site(before, nr))
         return;
-    uint64_t stub = make_stub(gate, call, site);
+    if (nr == SYS_rt_sigaction && !tell_resident(thread->tid, site))
+        return;
+    uint64_t stub = make_stub(gate, nr, site);
     if (!stub)
         return;
     int32_t jump = (int32_t)(int64_t)(stub - site);
@@ -157,36 +202,53 @@ static void lead(struct gate_process *gate, struct remote_thread *thread, const 
         gate->stubs--;
 }
 
-static void remember_site(struct gate_keeper *keeper, const struct mapping *mapping, int nr, uint64_t site)
+static void remember_site(struct gate_keeper *keeper, const struct gate_mapping *mapping, int nr, uint64_t site)
 {
     struct gate_site found = {mapping->dev, mapping->ino, site - mapping->start + mapping->offset, nr};
-    for (unsigned i = 0; i < keeper->known_sites; i++) {
-        const struct gate_site *known = &keeper->known[i];
-        if (known->dev == found.dev && known->ino == found.ino && known->offset == found.offset)
+    for (unsigned i = 0; i < keeper->known_sites; i++)
+        if (site_of(&keeper->known[i], mapping) == site)
             return;
-    }
-    if (keeper->known_sites < sizeof keeper->known / sizeof *keeper->known)
+    if (keeper->known_sites < sizeof keeper->known / sizeof *keeper->known) {
         keeper->known[keeper->known_sites++] = found;
+        keeper->knows_sigaction = keeper->knows_sigaction || nr == SYS_rt_sigaction;
+    }
 }
 
-/* The site of this call, and all of the same file that were found in other processes. */
-static void lead_known_sites(struct gate_keeper *keeper, struct gate_process *gate, struct remote_thread *thread,
-                             const struct seccomp_notif *notif)
+void gate_remember_caller(struct gate_keeper *keeper, const struct seccomp_notif *notif)
 {
     uint64_t site = notif->data.instruction_pointer - 2;
-    struct mapping mapping;
-    if (!find_mapping(thread->tid, site, &mapping))
-        return;
-    struct gate_site here = {mapping.dev, mapping.ino, site - mapping.start + mapping.offset, notif->data.nr};
-    lead(gate, thread, gate_call(notif->data.nr), site);
-    for (unsigned i = 0; i < keeper->known_sites; i++) {
-        const struct gate_site *known = &keeper->known[i];
-        if (known->dev != here.dev || known->ino != here.ino || known->offset == here.offset ||
-            known->offset < mapping.offset || known->offset - mapping.offset >= mapping.end - mapping.start - 8)
-            continue;
-        lead(gate, thread, gate_call(known->nr), mapping.start + known->offset - mapping.offset);
+    uint8_t bytes[SITE_BYTES];
+    struct gate_mapping mapping;
+    if (guest_read(notif->pid, site - 5, bytes, sizeof bytes) == sizeof bytes && is_site(bytes, notif->data.nr) &&
+        find_mapping(notif->pid, site, &mapping))
+        remember_site(keeper, &mapping, notif->data.nr, site);
+}
+
+bool gate_leads_sigaction(pid_t tid)
+{
+    struct husk_resident resident;
+    return guest_read(tid, HUSK_RESIDENT_DATA, &resident, HUSK_RES_EINTR) != HUSK_RES_EINTR ||
+        resident.magic != HUSK_RESIDENT_MAGIC || resident.sigaction_back;
+}
+
+/* The site of this call, that of rt_sigaction, and all of the same file that were found in other processes. */
+static void lead_known_sites(struct gate_keeper *keeper, struct gate_process *gate, struct remote_thread *thread,
+                             const struct seccomp_notif *notif, const struct gate_view *view)
+{
+    uint64_t site = notif->data.instruction_pointer - 2;
+    if (gate_call(notif->data.nr)) {
+        lead(gate, thread, notif->data.nr, site);
+        remember_site(keeper, &view->mapping, notif->data.nr, site);
     }
-    remember_site(keeper, &mapping, notif->data.nr, site);
+    if (view->sigaction > view->mapping.start && view->sigaction < view->mapping.end - 8) {
+        lead(gate, thread, SYS_rt_sigaction, view->sigaction);
+        remember_site(keeper, &view->mapping, SYS_rt_sigaction, view->sigaction);
+    }
+    for (unsigned i = 0; i < keeper->known_sites; i++) {
+        uint64_t other = site_of(&keeper->known[i], &view->mapping);
+        if (other && other != site && other != view->sigaction)
+            lead(gate, thread, keeper->known[i].nr, other);
+    }
 }
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
@@ -308,7 +370,7 @@ static int stop(struct gate_keeper *keeper, const struct seccomp_notif *notif, i
 }
 
 int gate_install(struct gate_keeper *keeper, struct gate_process *place, const struct seccomp_notif *notif,
-                 uint64_t inherited)
+                 const struct gate_view *view)
 {
     struct gate_process gate = {.tgid = notif->pid};
     struct remote_thread thread;
@@ -317,7 +379,7 @@ int gate_install(struct gate_keeper *keeper, struct gate_process *place, const s
     if (fd < 0)
         return REMOTE_TRACED;
     gate.pidfd = (int)syscall(SYS_pidfd_open, notif->pid, 0);
-    if (gate.pidfd < 0 || (inherited && !take_stubs(&gate, notif->pid, inherited))) {
+    if (gate.pidfd < 0 || (view->inherited && !take_stubs(&gate, notif->pid, view->inherited))) {
         close(fd);
         munmap(gate.pages, GATE_BYTES);
         if (gate.pidfd >= 0)
@@ -333,15 +395,15 @@ int gate_install(struct gate_keeper *keeper, struct gate_process *place, const s
     if (guest_fd < 0)
         error = 1;
     else
-        error = inherited ? map_inherited(&thread, &gate, guest_fd, inherited)
-                          : map_new(&thread, &gate, guest_fd, notif->data.instruction_pointer);
+        error = view->inherited ? map_inherited(&thread, &gate, guest_fd, view->inherited)
+                                : map_new(&thread, &gate, guest_fd, notif->data.instruction_pointer);
     bool usable = !error;
     long result = 0;
     uint64_t done[6] = {(uint64_t)guest_fd, 0, 0, 0, 0, thread.cookie};
     if (error >= 0 && guest_fd >= 0 && remote_call(&thread, SYS_close, done, &result))
         usable = false, error = -ESRCH;
     if (usable) {
-        lead_known_sites(keeper, &gate, &thread, notif);
+        lead_known_sites(keeper, &gate, &thread, notif, view);
         usable = guest_write(thread.tid, gate.base + GATE_OPEN, &open, sizeof open) == sizeof open;
     }
     /* Before the thread goes on: its next request may come at once. */
@@ -357,7 +419,8 @@ int gate_install(struct gate_keeper *keeper, struct gate_process *place, const s
     return usable ? 0 : -EAGAIN;
 }
 
-int gate_add_site(struct gate_keeper *keeper, struct gate_process *gate, const struct seccomp_notif *notif)
+int gate_add_site(struct gate_keeper *keeper, struct gate_process *gate, const struct seccomp_notif *notif,
+                  const struct gate_view *view)
 {
     struct remote_thread thread;
     int none, error = stop(keeper, notif, -1, &thread, &none);
@@ -366,7 +429,7 @@ int gate_add_site(struct gate_keeper *keeper, struct gate_process *gate, const s
     gate_lock(keeper);
     unsigned before = gate->stubs;
     if (gate->tgid == (pid_t)notif->pid)
-        lead_known_sites(keeper, gate, &thread, notif);
+        lead_known_sites(keeper, gate, &thread, notif, view);
     bool added = gate->stubs > before;
     pthread_mutex_unlock(&keeper->lock);
     remote_repeat(&thread, notif->data.nr);

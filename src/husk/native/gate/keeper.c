@@ -2,6 +2,7 @@
 #include "gate/gate.h"
 
 #include "fastpath/fastpath.h"
+#include "notify/notify.h"
 #include "remote/remote.h"
 
 #include <errno.h>
@@ -182,27 +183,49 @@ static bool is_busy(struct gate_keeper *keeper)
     return true;
 }
 
+/* Answers of the host alone are quicker than any notification, however busy the machine is: at these calls a gate opens
+ * for the sake of rt_sigaction. */
+static bool wants_sigaction(struct gate_keeper *keeper, const struct gate_process *gate,
+                            const struct seccomp_notif *notif, struct gate_counter *counter)
+{
+    uint64_t flags;
+    if (notif->data.nr == SYS_clone3)
+        return keeper->knows_sigaction &&
+            guest_read(notif->pid, notif->data.args[0], &flags, sizeof flags) == sizeof flags && flags & CLONE_VFORK &&
+            !gate_leads_sigaction(notif->pid);
+    counter->sigaction = notif->data.instruction_pointer - 2;
+    /* So many calls make children of posix_spawn. It is too late for this one, which runs in its parent's memory. */
+    if (++counter->sigactions == OPEN_AFTER)
+        gate_remember_caller(keeper, notif);
+    return gate || keeper->eager;
+}
+
 bool gate_notified(struct gate_keeper *keeper, const struct seccomp_notif *notif)
 {
-    if (!keeper || atomic_load(&keeper->closed) || !gate_call(notif->data.nr))
+    bool asks = gate_call(notif->data.nr);
+    if (!keeper || atomic_load(&keeper->closed) ||
+        (!asks && notif->data.nr != SYS_rt_sigaction && notif->data.nr != SYS_clone3))
         return false;
     struct gate_process *gate = find(keeper, notif->pid);
     uint64_t site = notif->data.instruction_pointer - 2;
     if (gate && has_site(gate, site))
-        return wanted(keeper), false;
+        return asks ? wanted(keeper), false : false;
     struct gate_counter *counter = &keeper->counters[notif->pid % 64];
     if (counter->tid != (pid_t)notif->pid)
-        *counter = (struct gate_counter){notif->pid, 0, 0};
-    if (++counter->count < (keeper->eager ? 2U : (unsigned)OPEN_AFTER << counter->failures))
+        *counter = (struct gate_counter){.tid = notif->pid};
+    if (!asks && !wants_sigaction(keeper, gate, notif, counter))
+        return false;
+    unsigned patience = notif->data.nr == SYS_clone3 ? 1 : keeper->eager || !asks ? 2 : OPEN_AFTER;
+    if (++counter->count < patience << (keeper->eager ? 0 : counter->failures))
         return false;
     counter->count = 0;
-    if (is_busy(keeper))
+    if (asks && is_busy(keeper))
         return false;
     /* Each failure doubles the time to the next try: looking is not cheap. */
     if (counter->failures < MOST_FAILURES)
         counter->failures++;
-    int64_t inherited = gate_look_at_site(notif);
-    if (inherited < 0)
+    struct gate_view view = {.sigaction = counter->sigaction};
+    if (!gate_look(keeper, notif, &view))
         return false;
     if (gate && is_gone(gate)) { /* its process id is another process's by now, which has not its pages */
         gate_lock(keeper);
@@ -212,12 +235,12 @@ bool gate_notified(struct gate_keeper *keeper, const struct seccomp_notif *notif
     }
     int error;
     if (gate) {
-        error = gate_add_site(keeper, gate, notif);
+        error = gate_add_site(keeper, gate, notif, &view);
     } else {
         if (!keeper->started)
             keeper->started = pthread_create(&keeper->poller, NULL, gate_poll, keeper) == 0;
         gate = keeper->started ? place(keeper) : NULL;
-        error = gate ? gate_install(keeper, gate, notif, (uint64_t)inherited) : REMOTE_TRACED;
+        error = gate ? gate_install(keeper, gate, notif, &view) : REMOTE_TRACED;
     }
     if (!error)
         counter->failures = 0;

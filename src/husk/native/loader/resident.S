@@ -23,6 +23,7 @@
 #define FUTEX_LOCK_PI 6
 #define FUTEX_LOCK_PI2 13
 #define NR_MUNMAP 11
+#define NR_RT_SIGACTION 13
 
         .section .rodata.resident, "a", @progbits
         .balign 64
@@ -146,6 +147,49 @@ thunk_tail:
         mov     $0, %r15d
         /* Through memory: all registers are spent and the stack is the guest's. */
         jmp     *DATA(HUSK_RES_ENTRY)
+
+/*
+ * rt_sigaction from a call site that a gate leads here in the place of its `mov $13, %eax`. Where the supervisor would
+ * only let the host answer, the call is made here: the filter knows this `syscall` instruction by its address. That is
+ * so when no handler is installed, and no thunk can be seen as the old action. Any other call is made at its own site.
+ *
+ * Free are rax, rcx and r11, which `syscall` overwrites. No stack is used, and nothing is written: a signal may come at
+ * any instruction. The action is looked at only where that cannot fault: in the page of the stack pointer, where C
+ * libraries have it.
+ */
+        .org    loader_resident_code + HUSK_RESIDENT_SIGACTION
+        lea     -1(%rdi), %ecx
+        cmp     $63, %ecx
+        ja      ordinary
+        test    %rsi, %rsi
+        jz      asks
+        mov     %rsi, %rax
+        xor     %rsp, %rax
+        shr     $12, %rax
+        jnz     ordinary
+        test    $7, %sil
+        jnz     ordinary
+        cmpq    $1, (%rsi)              /* SIG_DFL, SIG_IGN */
+        ja      ordinary
+        test    %rdx, %rdx
+        jz      call
+asks:
+        mov     DATA(HUSK_RES_THUNKED), %rax
+        bt      %rcx, %rax
+        jnc     call
+ordinary:
+        mov     $NR_RT_SIGACTION, %eax
+        mov     DATA(HUSK_RES_SIGACTION), %r11
+        sub     $2, %r11
+        jmp     *%r11
+call:
+        mov     $NR_RT_SIGACTION, %eax
+        jmp     native
+        .org    loader_resident_code + HUSK_RESIDENT_SIGACTION_CALL
+native:
+        syscall
+        mov     DATA(HUSK_RES_SIGACTION), %rcx  /* as after a `syscall` there */
+        jmp     *%rcx
 loader_resident_code_end:
 
         .section .note.GNU-stack, "", @progbits

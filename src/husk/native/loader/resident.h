@@ -3,7 +3,7 @@
  * Layout only; shared by the loader (C and assembly), the C core and the tests.
  *
  *   HUSK_RESIDENT + 0x0000  r-x  128 signal thunks, 16 bytes each; thunk tail;
- *                                the stub that leaves the loader
+ *                                the stub that leaves the loader; rt_sigaction
  *   HUSK_RESIDENT + 0x1000  rw-  struct husk_resident, 4 pages
  *
  * It belongs to the guest: a guest may unmap it, or write anything to it.
@@ -38,6 +38,13 @@
 /* The code of the loader's last jump, after the thunks and their tail. */
 #define HUSK_RESIDENT_LEAVE 0x900
 
+/*
+ * rt_sigaction of the C library, where a gate leads its call here (docs/design/002-signals.md): the code, and its
+ * `syscall` instruction, by whose address the filter knows a call that husk need not see.
+ */
+#define HUSK_RESIDENT_SIGACTION 0xa00
+#define HUSK_RESIDENT_SIGACTION_CALL 0xa80
+
 /* Supervisor's scratch memory, for pointer arguments of remote calls. */
 #define HUSK_SCRATCH_SLOTS 64
 #define HUSK_SCRATCH_BYTES 64
@@ -47,6 +54,7 @@
 #define HUSK_RES_THUNKED 0x018
 #define HUSK_RES_ENTRY 0x020
 #define HUSK_RES_EXE_LEN 0x028
+#define HUSK_RES_SIGACTION 0x030
 #define HUSK_RES_EINTR 0x040
 #define HUSK_RES_SLOTS 0x100
 #define HUSK_RES_EXE 0x500
@@ -65,7 +73,8 @@ struct husk_resident {
     uint64_t entry;              /* where the loader jumped to */
     uint32_t exe_len;            /* bytes of exe, without its NUL */
     uint32_t execfn_offset;      /* of AT_EXECFN's string, from the start of exe */
-    uint64_t reserved[2];
+    uint64_t sigaction_back;     /* behind the one call site that leads to HUSK_RESIDENT_SIGACTION; 0: none does */
+    uint64_t reserved;
     uint8_t eintr_bitmap[64];    /* bit n of byte n/8: call n may end with EINTR */
     uint64_t padding[16];
     uint64_t slot_handler[HUSK_THUNKS];
@@ -78,6 +87,7 @@ _Static_assert(offsetof(struct husk_resident, identity) == HUSK_RES_IDENTITY, "l
 _Static_assert(offsetof(struct husk_resident, thunked_mask) == HUSK_RES_THUNKED, "layout");
 _Static_assert(offsetof(struct husk_resident, entry) == HUSK_RES_ENTRY, "layout");
 _Static_assert(offsetof(struct husk_resident, exe_len) == HUSK_RES_EXE_LEN, "layout");
+_Static_assert(offsetof(struct husk_resident, sigaction_back) == HUSK_RES_SIGACTION, "layout");
 _Static_assert(offsetof(struct husk_resident, eintr_bitmap) == HUSK_RES_EINTR, "layout");
 _Static_assert(offsetof(struct husk_resident, slot_handler) == HUSK_RES_SLOTS, "layout");
 _Static_assert(offsetof(struct husk_resident, exe) == HUSK_RES_EXE, "layout");

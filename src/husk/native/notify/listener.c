@@ -138,11 +138,15 @@ static bool receive_as_leader(Listener *self, struct seccomp_notif *notif)
         case SYS_rt_sigaction:
             if (is_shown(self, SYS_rt_sigaction))
                 break;
+            if (gate_notified(self->gates, notif))
+                continue;
             remote_answer_sigaction(self, notif);
             if (recorder)
                 trace_answered_in_c(recorder, notif);
             continue;
         case SYS_clone3:
+            if (gate_notified(self->gates, notif))
+                continue;
             if (is_shown(self, SYS_clone3) || !remote_answer_thread(self, notif))
                 break;
             if (recorder)
