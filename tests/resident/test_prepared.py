@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from husk.cli.run_policy import RunOptions
+from husk.kernel.changed_names import ChangedNames
+from husk.kernel.kernel import Kernel
+from husk.native._core import Call as RawCall
 from husk.sandbox import plan, runner
 from husk.sandbox.errors import HuskError
 from husk.sandbox.policy import TOLD_LATE, Policy
@@ -116,3 +119,39 @@ def test_an_attribute_that_is_new_needs_a_box_of_its_own() -> None:
         policy = Policy(["true"])
         setattr(policy, name, object())
         assert not policy.fits_usual_box(), name
+
+
+def test_the_first_names_are_known(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every program's dynamic loader asks for them; the C core answers without Python."""
+    answered: list[int] = []
+    answer = Kernel.answer
+
+    def note(kernel: Kernel, raw: RawCall) -> None:
+        answered.append(raw.nr)
+        answer(kernel, raw)
+
+    monkeypatch.setattr(Kernel, "answer", note)
+    run(["--", "true"], None)
+    asked, answered[:] = list(answered), []
+    prepared = Prepared()
+    try:
+        run(["--", "true"], prepared)
+    finally:
+        prepared.close()
+    assert 0 < len(answered) < len(asked)
+
+
+def _changed(change: str, path: bytes, room: int = 1 << 20) -> ChangedNames:
+    changes = ChangedNames(room)
+    if change == "opened":
+        changes.opened(path, False, 1)
+    elif change:
+        changes.note(change, path, False)
+    return changes
+
+
+def test_a_run_without_changes_is_not_searched_for_them() -> None:
+    """And one with any is."""
+    assert _changed("", b"").nothing
+    for change in (("metadata", b"/"), ("opened", b"/"), ("opened", b"/a"), ("added", b"/a/b"), ("added", b"/long", 1)):
+        assert not _changed(*change).nothing, change

@@ -116,6 +116,12 @@ class ChangedNames:
             found = below
         return found
 
+    @property
+    def nothing(self) -> bool:
+        """Was no name changed, nor opened for writing?"""
+        root = self._root
+        return not (root.below or root.change or root.moved or root.opened is not None or self.lost)
+
     # -- when the run is over ------------------------------------------------------------------------------------------
     def of_run(
         self, differing: dict[bytes, str], modified: Callable[[bytes], int | None]

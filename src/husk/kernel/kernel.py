@@ -20,7 +20,7 @@ from husk.native.threads import start_thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from husk.abi.registry.rules import Walls
     from husk.kernel.cred.core_filters import CoreFilters
@@ -287,6 +287,11 @@ class Kernel:
     def is_for(self, events: Events, host_sockets: frozenset[bytes]) -> None:
         """Known only now, before the guest's first call: who is told, and what may be connected to."""
         self.events, self.host_sockets = events, host_sockets
+
+    def expect(self, names: Iterable[bytes]) -> None:
+        """Programs are going to ask for these names: teach the C core before they do."""
+        for name in names:
+            self.names.learn(self.vfs.context, self.vfs.root, name)
 
     def name_program(self, name: bytes) -> bool:
         """Will the host find the loader by this name? Not where a program has restricted itself: its own rules may

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from husk.kernel.exec.program import Program
     from husk.native._core import ExactFile, HostStat, Listener
     from husk.vfs.host_view import HostView
-    from husk.vfs.node import Credentials, Node, Stat
+    from husk.vfs.node import Context, Credentials, Node, Stat
     from husk.vfs.vfs import Vfs
 
 DIRECTORIES_MAX = 16384
@@ -57,7 +57,7 @@ class NameCache:
     def close(self) -> None:
         self._vfs.unsubscribe(self.forget)
 
-    def learn(self, call: Call, start: Dir, name: bytes, links: int = 2) -> None:
+    def learn(self, call: Context, start: Dir, name: bytes, links: int = 2) -> None:
         """A name was looked up the long way, and the guest has its answer. Teach what can be taught."""
         try:
             for number in _numbers(start, name):
@@ -87,7 +87,7 @@ class NameCache:
             self._settled.clear()
             self._mixed.clear()
 
-    def _learn(self, call: Call, number: int, start: Dir, name: bytes, links: int) -> None:
+    def _learn(self, call: Context, number: int, start: Dir, name: bytes, links: int) -> None:
         """Teach the directory it lies in, and itself if it is one. Where the box has changed something in that
         directory, teach only this one name."""
         name = name.removesuffix(b"/")
@@ -127,7 +127,7 @@ class NameCache:
                 elif below is None:
                     self._teach_target(call, start, name, links)
 
-    def _teach_target(self, call: Call, start: Dir, name: bytes, links: int) -> None:
+    def _teach_target(self, call: Context, start: Dir, name: bytes, links: int) -> None:
         """Teach where an absolute symbolic link leads: C reads the link itself, and goes on from there."""
         try:
             node = self._vfs.walk(call, start, name, follow=False)
@@ -138,7 +138,7 @@ class NameCache:
         if text[:1] == b"/" and links:
             self.learn(call, self._vfs.root, text, links - 1)
 
-    def _teach_absent(self, call: Call, number: int, start: Dir, key: bytes) -> None:
+    def _teach_absent(self, call: Context, number: int, start: Dir, key: bytes) -> None:
         """The directory itself is missing, below one that shows only the host's names: C can ask the host for it."""
         words = key.rstrip(b"/").split(b"/")
         for end in range(len(words) - 1, 0 if key[:1] == b"/" else -1, -1):
@@ -159,7 +159,7 @@ class NameCache:
                 pass
             return
 
-    def _directory(self, call: Call, start: Dir, key: bytes) -> Dir | None:
+    def _directory(self, call: Context, start: Dir, key: bytes) -> Dir | None:
         """The directory `key` leads to, if the guest may search it."""
         try:
             directory = self._vfs.walk(call, start, key) if key else start
@@ -198,7 +198,7 @@ class NameCache:
             self._listener.cache_changes(number, key, os.path.join(self._vfs.path_of(directory), b""))
         return True
 
-    def _teach_name(self, call: Call, number: int, name: bytes, directory: Dir, last: bytes) -> int:
+    def _teach_name(self, call: Context, number: int, name: bytes, directory: Dir, last: bytes) -> int:
         """Teach one name in a directory where the box has changed something. What kind of file it is; 0: none."""
         try:
             node = directory.tree.lookup(call, directory, last)

@@ -80,6 +80,8 @@ class Files:
 
     def changes_of_run(self, changed: ChangedNames) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
         """In the box, and on the host through `rw` mounts."""
+        if changed.nothing:
+            return [], []
         differing = {os.fsencode(path): change for change, path in self.changes()}
         in_box, on_host = changed.of_run(differing, self._modified)
         return _listed(in_box), _listed(on_host)
@@ -145,7 +147,9 @@ def build(
         # shm_open(3) of older C libraries takes nothing but tmpfs for /dev/shm.
         vfs.mount(LayeredTree(state, mode=0o1777, fstype=b"tmpfs", boxed=True), b"/dev/shm")
         vfs.mount(SysTree(dev=state.new_device()), b"/sys")
-        if not bare:
+        if bare:
+            image.seal()
+        else:
             furnish(files, policy, ids, source, kept, remember=remember)
     except BaseException:
         files.close()
@@ -179,7 +183,8 @@ def furnish(
     image = files.layers[0][1]
     if policy.mounts:
         _mount_all(files, policy, ids)
-    image.seal()  # what the caller mounted is no change of the guest's
+    if policy.mounts or image.sealed_root is None:
+        image.seal()  # what the caller mounted is no change of the guest's
     if source is not None and source.on_host:
         from husk.vfs.image.store_image import lay_over_host
 

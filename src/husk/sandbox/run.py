@@ -25,6 +25,8 @@ from husk.walls.init_plan import ENDED, EXEC_FAILED, FAILED, REPORT, STOPPED, Or
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from husk.kernel.events import Events
     from husk.kernel.hooks import Hooks
     from husk.sandbox.box import Box
@@ -125,6 +127,10 @@ class Standby:
         launch = self._served.launch
         if launch is not None:
             self._box.keep_namespaces(launch.reaper)
+
+    def expect(self, names: Iterable[bytes]) -> None:
+        """What it runs is going to ask for these names."""
+        self._served.expect(names)
 
     def waits(self) -> bool:
         """Does it still wait?"""

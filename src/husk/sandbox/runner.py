@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Events", "Full", "Prepared", "Runner"]
 
+# By the dynamic loader of every program, wherever a distribution has its C library.
+ASKED_FIRST = (b"/etc/ld.so.preload", b"/etc/ld.so.cache", b"/lib/x86_64-linux-gnu/libc.so.6", b"/lib64/libc.so.6")
+
 
 class Prepared:
     """A box that is ready before it is known what to run: its guest waits behind every wall, and has seen nothing of
@@ -41,6 +44,7 @@ class Prepared:
     def __init__(self) -> None:
         self._sources = host_sources()
         self.box, self.standby = behind_walls(Policy([]), _bare_box)
+        self.standby.expect(ASKED_FIRST)
 
     def fits(self, policy: Policy, events: Events, stdio: tuple[int, int, int]) -> bool:
         box = self.box
@@ -195,7 +199,8 @@ class Runner:
             return None
         finally:
             prepared.standby.finish()  # where it was told nothing
-            box.let_go()
+            if self.policy.mounts:
+                box.let_go()  # the caller may want to unmount them
 
     def _launched(
         self,

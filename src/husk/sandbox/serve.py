@@ -16,7 +16,7 @@ from husk.sandbox.launch import Launch, Stop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from husk.kernel.events import Events
     from husk.kernel.hooks import Hooks
@@ -135,6 +135,11 @@ class Served:
         """A guest that waited is going to run what this policy says, and has made no call yet."""
         if self._kernel is not None:
             self._kernel.is_for(events, _host_sockets(policy, self._box.policy))
+
+    def expect(self, names: Iterable[bytes]) -> None:
+        """Programs are going to ask for these names."""
+        if self._kernel is not None:
+            self._kernel.expect(names)
 
     def kill(self, number: int) -> None:
         """Send a signal to the first program, if it is still there."""
