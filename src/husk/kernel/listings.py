@@ -25,14 +25,18 @@ if TYPE_CHECKING:
 
 RECORDS_MAX = 50_000  # kept, over all directories
 RECENT = 100_000_000  # nanoseconds
+RECENT_BY_SECONDS = 3_000_000_000  # where the host's file system keeps times in seconds, or in two
+SECOND = 1_000_000_000
 NEVER_CHANGES = (0, 0, 0, 0)  # a directory of an image
 
 
 class _Listing:
-    __slots__ = ("cookies", "directory", "records", "stamp", "whole")
+    __slots__ = ("cookies", "directory", "records", "rel", "stamp", "whole")
 
-    def __init__(self, directory: Dir, stamp: Stamp, cookies: list[int], records: list[bytes]) -> None:
-        self.directory, self.stamp, self.cookies, self.records = directory, stamp, cookies, records
+    def __init__(self, directory: Dir, rel: bytes, stamp: Stamp, cookies: list[int], records: list[bytes]) -> None:
+        # Rules may hide names by the whole path, which changes when a directory above is renamed.
+        self.directory, self.rel, self.stamp = directory, rel, stamp
+        self.cookies, self.records = cookies, records
         self.whole = b"".join(records)
 
 
@@ -46,24 +50,25 @@ class Listings:
     def read(self, call: Call, directory: Dir, position: int, room: int, pack: Pack) -> tuple[bytes, int]:
         """As many records behind `position` as fit, and the position behind the last of them."""
         with call.vfs.lock:
-            stamp = _stamp(directory)
+            rel, stamp = _stamp(directory)
             kept = self._kept.get((id(directory), pack)) if stamp else None
-            if kept is None or kept.directory is not directory or kept.stamp != stamp:
+            if kept is None or kept.directory is not directory or kept.stamp != stamp or kept.rel != rel:
                 if stamp is None or position or _too_fresh(stamp):
                     entries = call.vfs.entries(call, directory, position)
                     return _fill(((e.cookie, pack(e.ino, e.cookie, e.kind, e.name)) for e in entries), position, room)
-                kept = self._keep(call, directory, stamp, pack)
+                kept = self._keep(call, directory, rel, stamp, pack)
                 if pack is pack_dirent64:
-                    call.kernel.names.listed(directory, stamp, kept.cookies[-1], kept.whole)
+                    call.kernel.names.listed(directory, stamp, kept.whole)
             if not position and len(kept.whole) <= room:
                 return kept.whole, kept.cookies[-1]
             start = bisect_right(kept.cookies, position)
             return _fill(zip(kept.cookies[start:], kept.records[start:], strict=True), position, room)
 
-    def _keep(self, call: Call, directory: Dir, stamp: Stamp, pack: Pack) -> _Listing:
+    def _keep(self, call: Call, directory: Dir, rel: bytes, stamp: Stamp, pack: Pack) -> _Listing:
         entries = list(call.vfs.entries(call, directory, 0))
         listing = _Listing(
             directory,
+            rel,
             stamp,
             [entry.cookie for entry in entries],
             [pack(entry.ino, entry.cookie, entry.kind, entry.name) for entry in entries],
@@ -76,22 +81,24 @@ class Listings:
         return listing
 
 
-def _stamp(directory: Dir) -> Stamp | None:
+def _stamp(directory: Dir) -> tuple[bytes, Stamp | None]:
+    """Where the host's directory is, and what would change with its names; None: it is not the host's alone."""
     try:
         view = directory.tree.names_view(directory)
-        if view is None or not view.layered:
-            return None
+        if view is None:
+            return b"", None
         if view.manifest is not None:
-            return NEVER_CHANGES
+            return view.rel, NEVER_CHANGES
         info = stat_beneath(view.root_fd, view.rel)
     except OSError:
-        return None
-    return info.dev, info.ino, info.mtime, info.ctime
+        return b"", None
+    return view.rel, (info.dev, info.ino, info.mtime, info.ctime)
 
 
 def _too_fresh(stamp: Stamp) -> bool:
     """Before Linux 6.13 times advance by ticks: a change in the tick of the listing does not change the time."""
-    return abs(time.time_ns() - max(stamp[2:])) < RECENT
+    recent = RECENT if any(when % SECOND for when in stamp[2:]) else RECENT_BY_SECONDS
+    return abs(time.time_ns() - max(stamp[2:])) < recent
 
 
 def _fill(records: Iterable[tuple[int, bytes]], position: int, room: int) -> tuple[bytes, int]:

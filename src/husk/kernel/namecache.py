@@ -244,13 +244,13 @@ class NameCache:
             self.watched = True
             self._listener.cache_watched()
 
-    def listed(self, directory: Dir, stamp: tuple[int, int, int, int], end: int, records: bytes) -> None:
+    def listed(self, directory: Dir, stamp: tuple[int, int, int, int], records: bytes) -> None:
         """A directory that shows only the host's names was read from the beginning; the vfs's lock is held."""
         number = directory.placeholder
         if self.cached and number:
             if not self._settled.get((number, b"")):
                 self._teach_directory(number, b"", directory)
-            self._listener.cache_listing(number, stamp, end, records)
+            self._listener.cache_listing(number, stamp, records)
 
     def opened(self, node: Node, fd: int, *, made: bool = False) -> None:
         """The guest is about to get `fd`, a descriptor of `node`, and will likely call fstat on it next. Of one that it

@@ -131,3 +131,21 @@ def test_a_listing_that_was_read_is_let_go(few: Virtual, tmp_path: Path, read_on
     assert list(tree.entries(few.ctx, tree.root, whole[-1][1])) == []
     assert tree.root.listing == [] and bool(tree.root.cookies) is not read_only
     assert [(entry.name, entry.cookie) for entry in tree.entries(few.ctx, tree.root, whole[3][1])] == whole[4:]
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_positions_stay_when_a_listing_that_has_lost_a_name_is_let_go(
+    few: Virtual, tmp_path: Path, read_only: bool
+) -> None:
+    host = tmp_path / "host"
+    host.mkdir()
+    for number in range(9):
+        (host / str(number)).touch()
+    kind = HostTree if read_only else WritableHostTree
+    tree = kind(99, os.fsencode(host), uids=UIDS, gids=GIDS)
+    first = [entry.name for entry in tree.entries(few.ctx, tree.root, 0)]  # not to its end
+    (host / os.fsdecode(first[2])).unlink()
+    whole = [(entry.name, entry.cookie) for entry in tree.entries(few.ctx, tree.root, 0)]
+    assert [name for name, _ in whole] == [name for name in first if name != first[2]]
+    assert list(tree.entries(few.ctx, tree.root, whole[-1][1])) == []
+    assert [(entry.name, entry.cookie) for entry in tree.entries(few.ctx, tree.root, whole[3][1])] == whole[4:]

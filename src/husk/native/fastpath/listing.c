@@ -1,13 +1,13 @@
 /* native: getdents64 of directories that show a host's or an image's directory unchanged.
  *
- * Python packs such a listing once (kernel/listings.py) and teaches it here. C answers with it only if the guest reads
- * from the beginning with room for all of it, or has reached its end, and only while the host's directory has the same
- * identity and times. The position is that of the placeholder's open file, so dup, fork and threads share it as in
- * Linux. */
+ * Python packs such a listing once (kernel/listings.py) and teaches it here. C answers with it only while the host's
+ * directory has the same identity and times. The position is that of the placeholder's open file, so dup, fork and
+ * threads share it as in Linux. */
 #include "fastpath/resolve.h"
 
 #include "notify/notify.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,9 +18,8 @@
 
 struct fast_listing {
     struct fast_stamp stamp;
-    int64_t end; /* the position behind its last record */
     uint32_t size;
-    char records[];
+    char records[] __attribute__((aligned(8))); /* struct dirent64 */
 };
 
 void fast_listing_free(struct fast_cache *cache, struct fast_dir *dir)
@@ -42,35 +41,49 @@ static bool unchanged(struct fast_cache *cache, struct fast_dir *dir)
                                  then->changed_ns);
 }
 
+/* The records behind `position` that fit into `room`: where they begin; and their size and the position behind them. */
+static const char *select_records(const struct fast_listing *listing, int64_t position, int room, uint32_t *size,
+                                  int64_t *behind)
+{
+    const char *at = listing->records, *end = at + listing->size, *first;
+    const struct dirent64 *record;
+    for (; at < end && (record = (const void *)at)->d_off <= position; at += record->d_reclen)
+        ;
+    first = at;
+    for (; at < end && at - first + (record = (const void *)at)->d_reclen <= room; at += record->d_reclen)
+        *behind = record->d_off;
+    *size = (uint32_t)(at - first);
+    return first;
+}
+
 bool fast_answer_getdents(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int fd,
                           uint64_t to, int room)
 {
     char link[64];
-    uint32_t start;
-    if (fd < 0 || cache->watched) /* a watcher must see that the directory is read: Python reads it on the host */
-        return false;
-    snprintf(link, sizeof link, "/proc/%d/fd/%d", notif->pid, fd);
-    struct fast_dir *dir = fast_placeholder(cache, link, &start) ? fast_cache_find(cache, start, "", 0) : NULL;
-    if (!dir || !dir->listing || !unchanged(cache, dir))
+    uint32_t start, size;
+    if (fd < 0 || room < 0 || cache->watched) /* a watcher must see that the directory is read: Python reads it */
         return false;
     int shared = guest_get_fd(notif->pid, fd);
     if (shared < 0)
         return false;
-    const struct fast_listing *listing = dir->listing;
-    uint32_t again;
-    snprintf(link, sizeof link, "/proc/self/fd/%d", shared); /* again: the guest may have replaced its descriptor */
-    bool ours = fast_placeholder(cache, link, &again) && again == start, done = false;
-    off_t position = ours ? lseek(shared, 0, SEEK_CUR) : -1;
-    if (position == listing->end) {
-        notify_answer_value(listener, notif->id, 0);
-        done = true;
-    } else if (position == 0 && room >= 0 && (uint32_t)room >= listing->size && notify_is_valid(listener, notif->id) &&
-               guest_write(notif->pid, to, listing->records, listing->size) == (ssize_t)listing->size) {
-        lseek(shared, listing->end, SEEK_SET);
-        notify_answer_value(listener, notif->id, listing->size);
-        done = true;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", shared);
+    struct fast_dir *dir = fast_placeholder(cache, link, &start) ? fast_cache_find(cache, start, "", 0) : NULL;
+    bool kept = dir && dir->listing && unchanged(cache, dir), done = false;
+    int64_t position = kept ? lseek(shared, 0, SEEK_CUR) : -1, behind = position;
+    if (position >= 0) {
+        const char *records = select_records(dir->listing, position, room, &size, &behind);
+        bool at_end = records == dir->listing->records + dir->listing->size;
+        if (at_end) {
+            done = true;
+        } else if (size && notify_is_valid(listener, notif->id) &&
+                   guest_write(notif->pid, to, records, size) == (ssize_t)size) {
+            lseek(shared, behind, SEEK_SET);
+            done = true;
+        }
     }
     close(shared);
+    if (done)
+        notify_answer_value(listener, notif->id, size);
     return done;
 }
 
@@ -85,10 +98,10 @@ PyObject *fast_py_cache_listing(Listener *self, PyObject *args)
 {
     unsigned place;
     unsigned long long dev, ino;
-    long long modified_ns, changed_ns, end;
+    long long modified_ns, changed_ns;
     const char *records;
     Py_ssize_t size;
-    if (!PyArg_ParseTuple(args, "I(KKLL)Ly#:cache_listing", &place, &dev, &ino, &modified_ns, &changed_ns, &end,
+    if (!PyArg_ParseTuple(args, "I(KKLL)y#:cache_listing", &place, &dev, &ino, &modified_ns, &changed_ns,
                           &records, &size))
         return NULL;
     struct fast_cache *cache = self->cache;
@@ -97,7 +110,7 @@ PyObject *fast_py_cache_listing(Listener *self, PyObject *args)
     struct fast_listing *listing = malloc(sizeof *listing + size);
     if (!listing)
         return PyErr_NoMemory();
-    *listing = (struct fast_listing){{dev, ino, modified_ns, changed_ns}, end, (uint32_t)size};
+    *listing = (struct fast_listing){{dev, ino, modified_ns, changed_ns}, (uint32_t)size};
     memcpy(listing->records, records, size);
     Py_BEGIN_ALLOW_THREADS
     pthread_rwlock_wrlock(&cache->lock);

@@ -264,7 +264,7 @@ static PyMethodDef Listener_methods[] = {
     {"cache_handle", (PyCFunction)fast_py_cache_handle, METH_VARARGS,
      "cache_handle(dev, ino, showing): an open host file"},
     {"cache_listing", (PyCFunction)fast_py_cache_listing, METH_VARARGS,
-     "cache_listing(place, stamp, end, records): what getdents64 answers for a taught directory"},
+     "cache_listing(place, stamp, records): what getdents64 answers for a taught directory"},
     {"begun", (PyCFunction)remote_py_begun, METH_O,
      "begun(tgid): description of the program last started in a process"},
     {"program_learn", (PyCFunction)fast_py_program_learn, METH_VARARGS,

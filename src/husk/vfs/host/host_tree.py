@@ -50,7 +50,7 @@ WANTS = (READ, WRITE, READ | WRITE, READ | WRITE)  # by access mode
 class HostDir(Dir):
     """A host directory, known by its identity. Its path is built by climbing, so a rename needs no bookkeeping."""
 
-    __slots__ = ("children", "cookies", "fresh", "key", "last", "listing", "next_cookie")
+    __slots__ = ("children", "cookies", "fresh", "host_order", "key", "last", "listing", "next_cookie")
 
     def __init__(self, tree: Tree, parent: HostDir | None, name: bytes, key: tuple[int, int]) -> None:
         super().__init__(tree, parent, name)
@@ -60,6 +60,7 @@ class HostDir(Dir):
         self.children: dict[bytes, HostDir] = {}
         self.cookies: dict[bytes, int] = {}
         self.next_cookie = 3
+        self.host_order = True  # the cookies are those that the host's order of names gives
         self.listing: list[Entry] = []
 
     def rel(self) -> bytes:
@@ -188,7 +189,7 @@ class HostTree(Tree):
         start = bisect_right(listing, after, key=_cookie)
         if start == len(listing):
             directory.listing = []  # read to its end: not kept for every directory that some `find` walked through
-            if self.read_only or len(listing) > LARGE:
+            if directory.host_order and (self.read_only or len(listing) > LARGE):
                 directory.cookies = {}  # positions follow from the host's order again
                 directory.next_cookie = 3
         return (listing[place] for place in range(start, len(listing)))
@@ -212,6 +213,7 @@ class HostTree(Tree):
             for name in self.rules.hidden(directory.rel(), [(name, (dev, ino)) for name, (ino, _) in found.items()]):
                 del found[name]
         cookies = directory.cookies
+        directory.host_order = not cookies or (directory.host_order and cookies.keys() == found.keys())
         directory.next_cookie = place_names(cookies, found, directory.next_cookie)
         return [Entry(name, *found[name], cookie) for name, cookie in cookies.items()]
 
