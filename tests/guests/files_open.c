@@ -4,6 +4,8 @@
  */
 #include "step.h"
 
+#include <sys/resource.h>
+
 static void flags_of(const char *label, int fd) {
     /* O_LARGEFILE is forced on by 64-bit kernels and says nothing. */
     say("%s: fd %d status %x descriptor %d", label, fd, fcntl(fd, F_GETFL) & ~0100000, fcntl(fd, F_GETFD));
@@ -134,6 +136,40 @@ static void status_flags(void) {
     STEP(close(3));
     STEP(open("new", O_RDONLY | 0x40000000)); /* unknown flags are ignored by open */
     STEP(close(3));
+    flags_of("nofollow", open("new", O_RDONLY | O_NOFOLLOW));
+    flags_of("nofollow, again", open("new", O_RDWR | O_NOFOLLOW | O_CREAT, 0644));
+    put_text("truncated", "text", 0644);
+    flags_of("nofollow, truncated", open("truncated", O_WRONLY | O_NOFOLLOW | O_TRUNC));
+    flags_of("nofollow, truncated for reading", open("truncated", O_RDONLY | O_NOFOLLOW | O_TRUNC));
+    struct stat st;
+    MUST(stat("truncated", &st));
+    say("size %ld", (long)st.st_size);
+    flags_of("nofollow, directory", open("d", O_RDONLY | O_NOFOLLOW));
+    flags_of("nofollow, directory again", open("d", O_RDONLY | O_NOFOLLOW | O_DIRECTORY));
+    flags_of("device", open("/dev/null", O_WRONLY));
+    flags_of("nofollow, device", open("/dev/null", O_WRONLY | O_NOFOLLOW));
+    for (int fd = 3; fd < 12; fd++)
+        close(fd);
+    put_text("kept", "text", 0644);
+    struct rlimit few = {3, 64};
+    MUST(setrlimit(RLIMIT_NOFILE, &few)); /* Linux looks for a free descriptor before it makes or truncates anything */
+    STEP(open("kept", O_WRONLY | O_TRUNC));
+    STEP(open("no-room", O_WRONLY | O_CREAT, 0644));
+    STEP(open("no-room", O_WRONLY | O_CREAT | O_EXCL, 0644));
+    STEP(open("none/no-room", O_WRONLY | O_CREAT, 0644));
+    STEP(open("", O_WRONLY | O_CREAT, 0644));
+    few.rlim_cur = 64;
+    MUST(setrlimit(RLIMIT_NOFILE, &few));
+    STEP(access("no-room", F_OK));
+    MUST(stat("kept", &st));
+    say("size %ld", (long)st.st_size);
+    int high = fcntl(0, F_DUPFD, 10);
+    few.rlim_cur = 4;
+    MUST(setrlimit(RLIMIT_NOFILE, &few)); /* four are open, and one below the limit is free */
+    STEP(close(open("room", O_WRONLY | O_CREAT | O_EXCL, 0644)));
+    few.rlim_cur = 64;
+    MUST(setrlimit(RLIMIT_NOFILE, &few));
+    MUST(close(high));
 }
 
 static void temporary_files(void) {

@@ -178,6 +178,9 @@ class FakeCall:
     def tgid(self) -> int:
         return self.tid
 
+    def table_is_full(self) -> bool:
+        return False
+
     # -- remote calls
     def set_owner(self, fd: int, owner: int) -> int:
         self.answers.append(("owner", owner))

@@ -87,6 +87,9 @@ def _build_flags(flags: int) -> int:
 
 
 def _open(call: Call, dirfd: int, name: bytes, flags: int, mode: int, resolve: int = 0) -> Reply:
+    # Linux looks for a free descriptor before it looks at the name: nothing is made or truncated without one.
+    if name and flags & (os.O_CREAT | os.O_TRUNC) and not flags & os.O_PATH and call.raw.table_is_full():
+        raise OSError(errno.EMFILE, "no descriptor is free")
     # With RESOLVE_IN_ROOT even an absolute name begins at the descriptor.
     start = held_dir(call, dirfd) if name and resolve & RESOLVE_IN_ROOT else start_dir(call, dirfd, name)
     cloexec = bool(flags & os.O_CLOEXEC)

@@ -246,7 +246,8 @@ static int make_file(Listener *self, const struct seccomp_notif *notif, const st
         return -1;
     int umask = umask_of(changes, notif->pid), fd = -1;
     *mode &= ~(uint32_t)umask & 01777; /* no set-uid files on the host */
-    if (umask >= 0 && notify_is_valid(self->fd, notif->id))
+    /* Linux looks for a free descriptor first: without one nothing is made. */
+    if (umask >= 0 && guest_has_free_fd(notif->pid) && notify_is_valid(self->fd, notif->id))
         fd = openat(place->fd, last_of(place),
                     (int)(flags & (O_ACCMODE | O_APPEND | O_NONBLOCK | O_NOFOLLOW)) | O_CREAT | O_EXCL | O_NOCTTY |
                         O_CLOEXEC, *mode);
@@ -256,23 +257,6 @@ static int make_file(Listener *self, const struct seccomp_notif *notif, const st
     }
     pthread_mutex_unlock(&changes->lock);
     return fd;
-}
-
-/* The guest's table is full. Linux finds that before it makes the file; so take it back, and let Python report it. */
-static bool unmake(struct fast_changes *changes, const struct place *place, int fd)
-{
-    struct stat made, there;
-    if (fstat(fd, &made) == 0 && fstatat(place->fd, last_of(place), &there, AT_SYMLINK_NOFOLLOW) == 0 &&
-        made.st_ino == there.st_ino && made.st_dev == there.st_dev && begin(changes, 1 + noted_size(&place->path))) {
-        bool gone = unlinkat(place->fd, last_of(place), 0) == 0;
-        if (gone) {
-            note(changes, "d", 1);
-            note_name(changes, &place->path);
-        }
-        pthread_mutex_unlock(&changes->lock);
-        return gone;
-    }
-    return false;
 }
 
 static bool create(Listener *self, const struct seccomp_notif *notif, const struct fast_asker *asker, int dirfd,
@@ -296,14 +280,13 @@ static bool create(Listener *self, const struct seccomp_notif *notif, const stru
     if (when && s.st_ino < 1ULL << 32)
         fast_cache_remember_made(self->cache, &place.path.dir->showing, &s, when);
     int got = notify_inject_fd_pinned(self->fd, notif, fd, flags & O_CLOEXEC);
-    bool retried = got == -EMFILE && unmake(self->changes, &place, fd);
     close(fd); /* before the guest runs on: no copy of a writable file stays with husk */
     leave(&place);
     if (got >= 0)
         notify_answer_value(self->fd, notif->id, got);
-    else if (got != -ENOENT && !retried)
+    else if (got != -ENOENT)
         notify_answer_error(self->fd, notif->id, -got);
-    return !retried;
+    return true;
 }
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */

@@ -180,6 +180,8 @@ static PyMethodDef Call_methods[] = {
     {"get_fd", (PyCFunction)guest_py_get_fd, METH_VARARGS, "get_fd(fd): a duplicate of a guest descriptor"},
     {"cwd_link", (PyCFunction)guest_py_cwd_link, METH_NOARGS, "cwd_link(): the host's name of the working directory"},
     {"umask", (PyCFunction)guest_py_umask, METH_NOARGS, "umask(): of the calling thread"},
+    {"table_is_full", (PyCFunction)guest_py_table_is_full, METH_NOARGS,
+     "table_is_full(): has the calling thread certainly no free descriptor below its limit?"},
     {"tgid", (PyCFunction)guest_py_tgid, METH_NOARGS, "tgid(): host process id of the calling thread"},
     {"exec_loader", (PyCFunction)remote_py_exec_loader, METH_VARARGS,
      "exec_loader(loader_fd, empty_string_address, argv, envp, …, name): the thread executes the loader instead"},

@@ -5,6 +5,7 @@
 
 #include "host/host.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -127,20 +128,66 @@ pid_t guest_tracer(pid_t tid)
     return status_field(tid, "\nTracerPid:", 10, &tracer) ? -1 : (pid_t)tracer;
 }
 
+/* Of the limit of descriptors; 0: unknown, or none at all. */
+static rlim_t most_descriptors(pid_t tid)
+{
+    static const char title[] = "Max open files";
+    char path[64], text[4096];
+    struct rlimit limit;
+    if (syscall(SYS_prlimit64, tid, RLIMIT_NOFILE, NULL, &limit) == 0)
+        return limit.rlim_cur;
+    /* Over another user's processes prlimit takes a capability that root may lack in a container. */
+    snprintf(path, sizeof path, "/proc/%d/limits", tid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    text[n < 0 ? 0 : n] = 0;
+    const char *line = strstr(text, title);
+    return line ? strtoull(line + sizeof title, NULL, 10) : 0;
+}
+
 bool guest_has_free_fd(pid_t tid)
 {
     char path[64];
     struct stat s;
-    struct rlimit limit;
-    if (syscall(SYS_prlimit64, tid, RLIMIT_NOFILE, NULL, &limit) < 0 || !limit.rlim_cur)
+    rlim_t most = most_descriptors(tid);
+    if (!most)
         return false;
     /* Most often the highest number is free, and that costs a fifth of asking /proc. */
-    long highest = limit.rlim_cur > INT_MAX ? INT_MAX : (long)limit.rlim_cur - 1;
+    long highest = most > INT_MAX ? INT_MAX : (long)most - 1;
     if (syscall(SYS_kcmp, tid, tid, KCMP_FILE, highest, highest) < 0 && errno == EBADF)
         return true;
     snprintf(path, sizeof path, "/proc/%d/fd", tid);
     /* Since Linux 6.2 the size of this directory is how many descriptors are open. */
-    return stat(path, &s) == 0 && s.st_size > 0 && (rlim_t)s.st_size < limit.rlim_cur;
+    return stat(path, &s) == 0 && s.st_size > 0 && (rlim_t)s.st_size < most;
+}
+
+bool guest_table_is_full(pid_t tid)
+{
+    char path[64];
+    rlim_t most = most_descriptors(tid);
+    if (!most || guest_has_free_fd(tid))
+        return false;
+    /* Descriptors above a limit that was lowered since do not count. */
+    snprintf(path, sizeof path, "/proc/%d/fd", tid);
+    DIR *folder = opendir(path);
+    if (!folder)
+        return false;
+    rlim_t taken = 0;
+    for (struct dirent *entry; (entry = readdir(folder));)
+        taken += entry->d_name[0] != '.' && strtoull(entry->d_name, NULL, 10) < most;
+    closedir(folder);
+    return taken >= most;
+}
+
+PyObject *guest_py_table_is_full(Call *call, PyObject *Py_UNUSED(noargs))
+{
+    bool full;
+    Py_BEGIN_ALLOW_THREADS
+    full = guest_table_is_full(call->notif.pid);
+    Py_END_ALLOW_THREADS
+    return PyBool_FromLong(full);
 }
 
 PyObject *guest_py_tgid(Call *call, PyObject *Py_UNUSED(noargs))

@@ -53,6 +53,7 @@ ssize_t guest_string(pid_t tid, uint64_t address, char *to, size_t limit); /* le
 pid_t guest_thread_group(pid_t tid);  /* -1: it is gone */
 pid_t guest_tracer(pid_t tid);        /* the thread that traces it, in husk or elsewhere; 0: none; -1: it is gone */
 bool guest_has_free_fd(pid_t tid);    /* false: its table is full, or husk cannot tell */
+bool guest_table_is_full(pid_t tid);  /* false: it has room, or husk cannot tell */
 int guest_open_status(pid_t tid);     /* its status file, which the caller closes; -1: it is gone */
 int guest_umask_from(int status);     /* from an open status file; -1: its thread is gone */
 int guest_get_fd(pid_t tid, int fd);  /* a duplicate of the guest's descriptor, which the caller closes; -errno */
@@ -63,6 +64,7 @@ PyObject *guest_py_get_fd(Call *call, PyObject *args);
 PyObject *guest_py_cwd_link(Call *call, PyObject *noargs);
 PyObject *guest_py_umask(Call *call, PyObject *noargs);
 PyObject *guest_py_tgid(Call *call, PyObject *noargs);
+PyObject *guest_py_table_is_full(Call *call, PyObject *noargs);
 PyObject *guest_py_shares_table(PyObject *self, PyObject *args);
 PyObject *guest_py_same_open_file(PyObject *self, PyObject *args);
 
