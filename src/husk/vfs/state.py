@@ -31,7 +31,7 @@ PINS_MAX = 512
 O_PATH_FDS_MAX = 256
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 SHOWN_OF_O_PATH = os.O_DIRECTORY | os.O_NOFOLLOW  # by F_GETFL, of a descriptor with O_PATH
-GUEST_SEES = os.O_PATH | os.O_NONBLOCK | os.O_DIRECTORY  # of a directory's flags
+GUEST_SEES = os.O_PATH | os.O_NONBLOCK | os.O_DIRECTORY | os.O_NOFOLLOW  # of a directory's flags
 
 
 class State:

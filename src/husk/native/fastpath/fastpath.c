@@ -28,7 +28,7 @@ static int open_place(struct fast_cache *cache, struct fast_resolved *path, uint
     if (!dir || !dir->place || !fast_same_dir(cache, dir))
         return -1;
     snprintf(name, sizeof name, "%.*s%u", (int)cache->places_size, cache->places, dir->place);
-    return open(name, O_RDONLY | O_CLOEXEC | (flags & (O_NONBLOCK | O_DIRECTORY)));
+    return open(name, O_RDONLY | O_CLOEXEC | (flags & (O_NONBLOCK | O_DIRECTORY | O_NOFOLLOW)));
 }
 
 /* A file of the image gets its link when it is first opened (vfs/image/image_lower.py). Where linkat fails, for example

@@ -153,6 +153,14 @@ def _open_meant(root: int, rel: bytes, flags: int, key: Key, may: May | None) ->
     if not flags & os.O_TRUNC:
         return _meant(open_beneath(root, rel, flags), key, may)
     # Opening by name would already have truncated it.
+    if flags & os.O_NOFOLLOW:  # F_GETFL shows it, so this one has to be opened by its name
+        fd = _meant(open_beneath(root, rel, flags & ~os.O_TRUNC), key, may)
+        try:
+            os.close(os.open(b"/proc/self/fd/%d" % fd, os.O_WRONLY | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC))
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
     pin = _meant(open_beneath(root, rel, os.O_PATH | os.O_NOFOLLOW), key, may)
     try:
         return os.open(b"/proc/self/fd/%d" % pin, flags & ~os.O_NOFOLLOW | os.O_CLOEXEC)

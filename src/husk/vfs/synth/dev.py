@@ -105,7 +105,15 @@ class DevTree(SynthTree):
         if node.name == b"tty":
             return self._terminals.open(ctx, self._terminals.controlling(ctx.tid), flags)
         host = node.host if isinstance(node, PassedDevice) else b"/dev/" + node.name
-        fd = os.open(host, flags & KEPT_FLAGS | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW)
+        kept = flags & KEPT_FLAGS | os.O_CLOEXEC | os.O_NOCTTY
+        if flags & os.O_NOFOLLOW:
+            fd = os.open(host, kept | os.O_NOFOLLOW)
+        else:  # the guest would see that flag (F_GETFL)
+            pin = os.open(host, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fd = os.open(b"/proc/self/fd/%d" % pin, kept)
+            finally:
+                os.close(pin)
         opened = os.fstat(fd)
         # A host /dev made by hand may hold anything under these names.
         if not st.S_ISCHR(opened.st_mode) or opened.st_rdev != node.rdev:
