@@ -2,6 +2,7 @@
  * directories: the resulting host name lies in a taught directory, is terminated, and its last component has no slash. */
 #include "input.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -39,6 +40,15 @@ static int say_stat(struct stat *s)
     return eat_byte() == 255 ? -1 : 0;
 }
 
+/* What fdinfo says of a descriptor. */
+static ssize_t say_info(char *text, size_t room)
+{
+    if (eat_byte() & 1)
+        return say_text(text, room);
+    int mount = eat_byte() & 1, ino = eat_byte() & 3;
+    return snprintf(text, room, "pos:\t0\nflags:\t%o\nmnt_id:\t%d\nino:\t%d\n", O_DIRECTORY, mount, ino);
+}
+
 #define readlink(path, text, room) say_link(text, room)
 #define readlinkat(fd, path, text, room) say_text(text, room)
 #define fstat(fd, s) say_stat(s)
@@ -47,6 +57,13 @@ static int say_stat(struct stat *s)
 #include "../../../src/husk/native/store/manifest.c"
 #include "../../../src/husk/native/fastpath/namecache.c"
 #include "../../../src/husk/native/fastpath/resolve.c"
+#define open(path, flags) (eat_byte() & 1 ? 1000 : -1)
+#define pread(fd, text, room, at) say_info(text, room)
+#define drop drop_start /* namecache.c has one, too */
+#include "../../../src/husk/native/fastpath/starts.c"
+#undef drop
+#undef open
+#undef pread
 #undef readlink
 
 ssize_t guest_string(pid_t tid, uint64_t address, char *to, size_t limit)
@@ -192,11 +209,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         teach(cache, 4294967295u, "../", "up/", FAST_AS_HOST);
     }
     input = data, input_size = size;
-    struct fast_asker asker = {.tid = 1, .task = "/proc/1"};
+    struct fast_asker asker = {.tid = 1};
     struct fast_resolved *target = malloc(sizeof *target);
     int dirfd = eat_byte() & 1 ? AT_FDCWD : (int8_t)eat_byte();
     uint8_t flags = eat_byte();
     opened = 0;
+    fast_starts_release(&cache->starts);
+    cache->starts.numbered = flags & 8;
+    for (int uses = 0; uses < 4; uses++) /* so that a file of /proc is kept */
+        if (flags & 8)
+            fast_start(cache, &asker, dirfd, &(uint32_t){0});
     if (fast_resolve(cache, &asker, dirfd, 1, target)) {
         check(target);
         struct stat host = {0};

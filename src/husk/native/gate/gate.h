@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "gate/layout.h"
+#include "host/host.h"
 
 /* entry.S: the guest's code. */
 extern const char gate_code[], gate_code_end[];
@@ -74,10 +75,9 @@ struct gate_call { int nr; uint8_t name, out; uint16_t size; };
 const struct gate_call *gate_call(int nr);
 
 /* install.c */
-struct gate_mapping { uint64_t start, end, offset, dev, ino; }; /* of a file */
 /* What lies around the call site of a notification. */
 struct gate_view {
-    struct gate_mapping mapping;
+    struct host_mapping mapping;
     uint64_t inherited; /* the gate that a parent left, to which sites of this mapping lead; 0: none */
     uint64_t sigaction; /* where the process calls rt_sigaction, as far as is known; 0: nowhere */
 };

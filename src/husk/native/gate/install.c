@@ -5,6 +5,7 @@
  * which is stopped: no other can be between two bytes. */
 #include "gate/gate.h"
 
+#include "host/host.h"
 #include "loader/resident.h"
 #include "notify/notify.h"
 #include "remote/remote.h"
@@ -24,29 +25,38 @@
 #define SITE_BYTES 7
 #define NEAR 0x7fff0000LL /* how far a jump reaches, and a little less */
 
+#define CODE (HOST_READABLE | HOST_EXECUTABLE)
 #define RESIDENT(field) (HUSK_RESIDENT_DATA + offsetof(struct husk_resident, field))
 
-/* The mapping of a file that `address` lies in, if its pages are the process's own, executable, and not writable. */
-static bool find_mapping(pid_t tid, uint64_t address, struct gate_mapping *found)
+/* Before Linux 6.11. */
+static int find_in_text(pid_t tid, uint64_t address, struct host_mapping *found)
 {
     char name[40], line[4400];
     snprintf(name, sizeof name, "/proc/%d/maps", tid);
     FILE *maps = fopen(name, "re");
-    bool is_found = false;
-    while (maps && !is_found && fgets(line, sizeof line, maps)) {
+    int error = -ENOENT;
+    while (maps && error && fgets(line, sizeof line, maps)) {
         unsigned long start, end, offset, ino;
         unsigned major, minor;
         char rights[5];
         if (sscanf(line, "%lx-%lx %4s %lx %x:%x %lu", &start, &end, rights, &offset, &major, &minor, &ino) != 7 ||
             address < start || address >= end)
             continue;
-        *found = (struct gate_mapping){start, end, offset, (uint64_t)major << 32 | minor, ino};
-        is_found = strcmp(rights, "r-xp") == 0 && ino;
-        break;
+        *found = (struct host_mapping){start, end, offset, ino, major, minor, strcmp(rights, "r-xp") ? 0 : CODE};
+        error = 0;
     }
     if (maps)
         fclose(maps);
-    return is_found;
+    return error;
+}
+
+/* The mapping of a file that `address` lies in, if its pages are the process's own, executable, and not writable. */
+static bool find_mapping(pid_t tid, uint64_t address, struct host_mapping *found)
+{
+    int error = host_find_mapping(tid, address, found);
+    if (error == -ENOTTY)
+        error = find_in_text(tid, address, found);
+    return !error && found->flags == CODE && found->ino;
 }
 
 static bool shares_memory(pid_t one, pid_t other)
@@ -57,15 +67,10 @@ static bool shares_memory(pid_t one, pid_t other)
 /* Has it a child that runs in its memory (CLONE_VM)? */
 static bool has_twin(pid_t tid)
 {
-    char name[64], text[512];
-    snprintf(name, sizeof name, "/proc/%d/task/%d/children", tid, tid);
-    int fd = open(name, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    if (n < 0 || n == sizeof text - 1)
+    char text[512];
+    ssize_t n = host_read_proc(text, sizeof text, "/proc/%d/task/%d/children", tid, tid);
+    if (n == sizeof text - 1 || (n < 0 && n != -ENOENT))
         return true; /* too many to ask */
-    text[n] = 0;
     char *at = text, *end;
     for (long child; (child = strtol(at, &end, 10)) > 0 && end != at; at = end)
         if (shares_memory(tid, (pid_t)child))
@@ -78,17 +83,11 @@ static bool is_alone(pid_t tid)
 {
     char name[40], text[512];
     struct stat s;
+    int parent = 0;
     snprintf(name, sizeof name, "/proc/%d/task", tid);
-    if (guest_thread_group(tid) != tid || stat(name, &s) < 0 || s.st_nlink != 3)
+    if (guest_thread_group(tid) != tid || stat(name, &s) < 0 || s.st_nlink != 3 ||
+        host_read_proc(text, sizeof text, "/proc/%d/stat", tid) <= 0)
         return false;
-    snprintf(name, sizeof name, "/proc/%d/stat", tid);
-    int fd = open(name, O_RDONLY | O_CLOEXEC), parent = 0;
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    if (n <= 0)
-        return false;
-    text[n] = 0;
     char *end = strrchr(text, ')');
     return end && sscanf(end + 1, " %*c %d", &parent) == 1 && !shares_memory(tid, parent) && !has_twin(tid);
 }
@@ -107,11 +106,16 @@ static bool is_site(const uint8_t bytes[SITE_BYTES], int nr)
     return bytes[0] == 0xb8 && memcmp(bytes + 1, &nr, sizeof nr) == 0 && bytes[5] == 0x0f && bytes[6] == 0x05;
 }
 
+static uint64_t device_of(const struct host_mapping *mapping)
+{
+    return (uint64_t)mapping->major << 32 | mapping->minor;
+}
+
 /* Is it in the mapping, and where? */
-static uint64_t site_of(const struct gate_site *known, const struct gate_mapping *mapping)
+static uint64_t site_of(const struct gate_site *known, const struct host_mapping *mapping)
 {
     uint64_t from = known->offset - mapping->offset;
-    bool here = known->dev == mapping->dev && known->ino == mapping->ino && known->offset >= mapping->offset &&
+    bool here = known->dev == device_of(mapping) && known->ino == mapping->ino && known->offset >= mapping->offset &&
         from < mapping->end - mapping->start - 8;
     return here ? mapping->start + from : 0;
 }
@@ -202,9 +206,9 @@ static void lead(struct gate_process *gate, struct remote_thread *thread, int nr
         gate->stubs--;
 }
 
-static void remember_site(struct gate_keeper *keeper, const struct gate_mapping *mapping, int nr, uint64_t site)
+static void remember_site(struct gate_keeper *keeper, const struct host_mapping *mapping, int nr, uint64_t site)
 {
-    struct gate_site found = {mapping->dev, mapping->ino, site - mapping->start + mapping->offset, nr};
+    struct gate_site found = {device_of(mapping), mapping->ino, site - mapping->start + mapping->offset, nr};
     for (unsigned i = 0; i < keeper->known_sites; i++)
         if (site_of(&keeper->known[i], mapping) == site)
             return;
@@ -218,7 +222,7 @@ void gate_remember_caller(struct gate_keeper *keeper, const struct seccomp_notif
 {
     uint64_t site = notif->data.instruction_pointer - 2;
     uint8_t bytes[SITE_BYTES];
-    struct gate_mapping mapping;
+    struct host_mapping mapping;
     if (guest_read(notif->pid, site - 5, bytes, sizeof bytes) == sizeof bytes && is_site(bytes, notif->data.nr) &&
         find_mapping(notif->pid, site, &mapping))
         remember_site(keeper, &mapping, notif->data.nr, site);

@@ -6,11 +6,11 @@
 #include "gate/gate.h"
 
 #include "fastpath/resolve.h"
+#include "host/host.h"
 #include "notify/notify.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <signal.h>
@@ -80,15 +80,10 @@ static bool is_alive(const struct gate_process *gate)
 /* The last number of its NSpid line: its own in the innermost namespace. 0: it is gone. */
 static pid_t number_inside(pid_t process, const char *thread)
 {
-    char name[64], text[4096];
-    snprintf(name, sizeof name, "/proc/%d/task/%.20s/status", process, thread);
-    int fd = open(name, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
+    char text[4096];
+    ssize_t n = host_read_proc(text, sizeof text, "/proc/%d/task/%.20s/status", process, thread);
     if (n <= 0)
         return 0;
-    text[n] = 0;
     char *line = strstr(text, "\nNSpid:"), *end = line ? strchr(line + 1, '\n') : NULL;
     if (!end)
         return 0;

@@ -24,6 +24,17 @@ PyObject *host_py_watch(PyObject *self, PyObject *args);
 PyObject *host_py_new_watches(PyObject *self, PyObject *args);
 PyObject *host_py_clear_umask(PyObject *self, PyObject *args);
 
+/* proc_files.c */
+/* What one read of the file gives, terminated: its size, or -errno and an empty text. */
+ssize_t host_read_proc(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+enum { HOST_READABLE = 1, HOST_WRITABLE = 2, HOST_EXECUTABLE = 4, HOST_SHARED = 8 };
+struct host_mapping {
+    uint64_t start, end, offset, ino;
+    unsigned major, minor, flags;
+};
+/* The mapping around an address. -ENOENT: there is none. -ENOTTY: the host cannot tell this way (before Linux 6.11). */
+int host_find_mapping(pid_t tid, uint64_t address, struct host_mapping *found);
+
 /* credentials.c: one call with the credentials of another user. `user` -1: with those the thread has. All return
  * -errno. */
 bool host_is_other_user(long long user); /* not -1, and not the effective uid */

@@ -30,15 +30,10 @@ struct wanted {
 /* For another user's process prlimit(2) takes CAP_SYS_RESOURCE, which root in a container may lack. */
 static bool limit_by_file(int pid, uint64_t *hard)
 {
-    char path[32], text[2048];
-    snprintf(path, sizeof path, "/proc/%d/limits", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
+    char text[2048];
+    ssize_t n = host_read_proc(text, sizeof text, "/proc/%d/limits", pid);
     if (n <= 0)
         return false;
-    text[n] = 0;
     const char *line = strstr(text, "Max file locks");
     unsigned long long value;
     if (!line || sscanf(line, "Max file locks %*s %llu", &value) != 1) /* "unlimited" is no number */

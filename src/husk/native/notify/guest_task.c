@@ -76,14 +76,11 @@ int guest_open_status(pid_t tid)
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-static int field_of(int status, const char *label, int base, long *value)
+static int field_of(const char *text, ssize_t size, const char *label, int base, long *value)
 {
-    char text[4096];
-    ssize_t n = status < 0 ? -1 : pread(status, text, sizeof text - 1, 0);
-    if (n <= 0)
+    if (size <= 0)
         return -ESRCH;
-    text[n] = 0;
-    char *line = strstr(text, label); /* labels start with a newline: a process name cannot hold one unescaped */
+    const char *line = strstr(text, label); /* labels start with a newline: a process name cannot hold one unescaped */
     if (!line)
         return -ENOENT;
     *value = strtol(line + strlen(label), NULL, base);
@@ -92,17 +89,18 @@ static int field_of(int status, const char *label, int base, long *value)
 
 static int status_field(pid_t tid, const char *label, int base, long *value)
 {
-    int fd = guest_open_status(tid);
-    int error = field_of(fd, label, base, value);
-    if (fd >= 0)
-        close(fd);
-    return error;
+    char text[4096];
+    ssize_t n = host_read_proc(text, sizeof text, "/proc/%d/status", tid);
+    return field_of(text, n, label, base, value);
 }
 
 int guest_umask_from(int status)
 {
+    char text[4096];
     long mask;
-    return field_of(status, "\nUmask:", 8, &mask) ? -1 : (int)mask;
+    ssize_t n = status < 0 ? -1 : pread(status, text, sizeof text - 1, 0);
+    text[n > 0 ? n : 0] = 0;
+    return field_of(text, n, "\nUmask:", 8, &mask) ? -1 : (int)mask;
 }
 
 PyObject *guest_py_umask(Call *call, PyObject *Py_UNUSED(noargs))
@@ -199,17 +197,12 @@ PyObject *guest_py_tgid(Call *call, PyObject *Py_UNUSED(noargs))
 PyObject *guest_py_position(Call *call, PyObject *args)
 {
     int fd;
-    char path[64], text[512];
+    char text[512];
     if (!PyArg_ParseTuple(args, "i:position", &fd))
         return NULL;
-    snprintf(path, sizeof path, "/proc/%d/fdinfo/%d", call->notif.pid, fd);
-    int info = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = info < 0 ? -1 : read(info, text, sizeof text - 1);
-    if (info >= 0)
-        close(info);
+    ssize_t n = host_read_proc(text, sizeof text, "/proc/%d/fdinfo/%d", call->notif.pid, fd);
     if (n < 5 || memcmp(text, "pos:", 4) != 0)
         return core_raise_errno(EBADF);
-    text[n] = 0;
     return PyLong_FromLongLong(strtoll(text + 4, NULL, 10));
 }
 

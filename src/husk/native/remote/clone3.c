@@ -17,20 +17,18 @@
  * without mseal would have no clone3, and the child would have to be traced all the same: it has the wrong rdi. */
 #include "remote/remote.h"
 
+#include "host/host.h"
 #include "loader/resident.h"
 #include "notify/notify.h"
 #include "trace/trace.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #define SCRATCH (HUSK_RESIDENT_DATA + offsetof(struct husk_resident, scratch))
 enum { ACTION_BYTES = 32 }; /* struct sigaction, as the kernel reads it */
@@ -45,18 +43,6 @@ bool remote_answer_thread(Listener *listener, const struct seccomp_notif *notif)
         return false;
     notify_answer_error(listener->fd, notif->id, ENOSYS);
     return true;
-}
-
-static size_t read_status(pid_t tid, char *text, size_t size)
-{
-    char path[40];
-    snprintf(path, sizeof path, "/proc/%d/status", tid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? 0 : read(fd, text, size - 1);
-    if (fd >= 0)
-        close(fd);
-    text[n > 0 ? n : 0] = 0;
-    return n > 0 ? n : 0;
 }
 
 /* The number of a new process in the innermost pid namespace, which is its parent's. */
@@ -96,7 +82,8 @@ static void begin(const struct remote_thread *parent, pid_t tid, bool cleared)
         return; /* killed meanwhile */
     remote_restore_arguments(&child.registers, parent);
     child.signal_mask = parent->signal_mask;
-    if (cleared && read_status(tid, status, sizeof status) && clear_handlers(&child, status))
+    if (cleared && host_read_proc(status, sizeof status, "/proc/%d/status", tid) > 0 &&
+        clear_handlers(&child, status))
         return;
     remote_finish(&child, 0);
 }
@@ -130,7 +117,7 @@ static int clone_stopped(struct remote_thread *thread, const uint64_t args[6], u
         return error ? error : remote_finish(thread, result);
     if (number_at) { /* as in Linux, an address that does not exist is no error */
         char status[4096];
-        read_status(child, status, sizeof status);
+        host_read_proc(status, sizeof status, "/proc/%d/status", child);
         int number = shown_number(status);
         guest_write(thread->tid, number_at, &number, sizeof number);
     }

@@ -1,15 +1,14 @@
 /* native: reaping tracees that died while attached. Only their tracer can, and until then the parent waits. */
 #include "remote/remote.h"
 
+#include "host/host.h"
+
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #define LOOK_AGAIN_NS 20000000
 
@@ -75,15 +74,10 @@ void remote_reap_tracee(pid_t tid)
 
 bool remote_is_dead(pid_t tid)
 {
-    char path[32], text[512];
-    snprintf(path, sizeof path, "/proc/%d/stat", tid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
+    char text[512];
+    ssize_t n = host_read_proc(text, sizeof text, "/proc/%d/stat", tid);
     if (n <= 0)
         return true;
-    text[n] = 0;
     char *end = strrchr(text, ')');
     return !end || end[2] == 'Z' || end[2] == 'X';
 }

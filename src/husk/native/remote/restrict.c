@@ -12,6 +12,7 @@
 #include "remote/remote.h"
 
 #include "gate/gate.h"
+#include "host/host.h"
 
 #include "notify/notify.h"
 #include "trace/trace.h"
@@ -19,7 +20,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -39,16 +39,9 @@ struct handled {
 
 static int64_t personality_of(pid_t tid)
 {
-    char path[40], text[24];
-    snprintf(path, sizeof path, "/proc/%d/personality", tid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    if (n <= 0)
-        return -1;
-    text[n] = 0;
-    return strtol(text, NULL, 16);
+    char text[24];
+    ssize_t n = host_read_proc(text, sizeof text, "/proc/%d/personality", tid);
+    return n > 0 ? strtol(text, NULL, 16) : -1;
 }
 
 bool remote_is_marked(const Listener *listener, pid_t tid)

@@ -29,6 +29,7 @@
  * may not know yet that its tracee is gone, does not trace it. */
 #include "remote/remote.h"
 
+#include "host/host.h"
 #include "loader/resident.h"
 #include "notify/notify.h"
 #include "trace/trace.h"
@@ -40,7 +41,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -79,15 +79,6 @@ struct remote_messages {
     pid_t refused[REFUSED]; /* processes that could not map the pages, the oldest replaced first */
     unsigned refusals;
 };
-
-/* linux/fs.h, since Linux 6.11 */
-struct procmap_query {
-    uint64_t size, query_flags, query_addr, vma_start, vma_end, vma_flags, vma_page_size, vma_offset, inode;
-    uint32_t dev_major, dev_minor, vma_name_size, build_id_size;
-    uint64_t vma_name_addr, build_id_addr;
-};
-#define PROCMAP_QUERY_IOCTL _IOWR('f', 17, struct procmap_query)
-enum { VMA_WRITABLE = 2, VMA_SHARED = 8 };
 
 struct remote_messages *remote_messages_new(void)
 {
@@ -177,19 +168,13 @@ static void refuse(struct remote_messages *m, pid_t tgid)
  * mapping is known to be sealed. -ENOTTY: the host cannot tell. */
 static int is_mapped(const struct remote_messages *m, pid_t tid)
 {
-    char path[40];
-    snprintf(path, sizeof path, "/proc/%d/maps", tid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    struct procmap_query q = {.size = sizeof q, .query_addr = HUSK_MESSAGES};
-    int error = ioctl(fd, PROCMAP_QUERY_IOCTL, &q) < 0 ? -errno : 0;
-    close(fd);
+    struct host_mapping at;
+    int error = host_find_mapping(tid, HUSK_MESSAGES, &at);
     if (error)
         return error == -ENOENT ? 0 : error;
-    return q.vma_start == HUSK_MESSAGES && q.vma_end == HUSK_MESSAGES + SIZE && q.vma_offset == 0 &&
-           q.vma_flags & VMA_SHARED && !(q.vma_flags & VMA_WRITABLE) && q.inode == m->identity.st_ino &&
-           q.dev_major == major(m->identity.st_dev) && q.dev_minor == minor(m->identity.st_dev);
+    return at.start == HUSK_MESSAGES && at.end == HUSK_MESSAGES + SIZE && at.offset == 0 && at.flags & HOST_SHARED &&
+           !(at.flags & HOST_WRITABLE) && at.ino == m->identity.st_ino && at.major == major(m->identity.st_dev) &&
+           at.minor == minor(m->identity.st_dev);
 }
 
 /* The stopped thread maps the pages, whose descriptor in its table is `fd`, unless another thread has. */
@@ -227,16 +212,11 @@ bool remote_is_sealed_send(const Listener *listener, const struct seccomp_notif 
 
 static bool has_signal(const struct remote_thread *thread)
 {
-    char path[40], text[4096], *line;
+    char text[4096], *line;
     uint64_t pending = 0, ignored = 1ULL << (SIGCHLD - 1) | 1ULL << (SIGURG - 1) | 1ULL << (SIGWINCH - 1);
-    snprintf(path, sizeof path, "/proc/%d/status", thread->tid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
+    ssize_t n = host_read_proc(text, sizeof text, "/proc/%d/status", thread->tid);
     if (n < 0)
         return true; /* it is gone */
-    text[n] = 0;
     if ((line = strstr(text, "\nSigPnd:")))
         pending = strtoull(line + 8, NULL, 16);
     if ((line = strstr(text, "\nShdPnd:")))

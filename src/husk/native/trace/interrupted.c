@@ -10,6 +10,7 @@
  * have done: EINTR for a call that can wait, else once more. */
 #include "trace/trace.h"
 
+#include "host/host.h"
 #include "notify/notify.h"
 
 #include <fcntl.h>
@@ -20,19 +21,14 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 static bool is_nonblocking(pid_t tid, int fd)
 {
-    char path[64], text[128] = {0};
+    char text[128];
     unsigned flags = 0;
-    snprintf(path, sizeof path, "/proc/%d/fdinfo/%d", tid, fd);
-    int info = open(path, O_RDONLY | O_CLOEXEC);
-    if (info < 0)
+    if (host_read_proc(text, sizeof text, "/proc/%d/fdinfo/%d", tid, fd) < 0)
         return true; /* no such descriptor: the call fails at once */
-    ssize_t got = read(info, text, sizeof text - 1);
-    close(info);
-    const char *line = got > 0 ? strstr(text, "flags:") : NULL;
+    const char *line = strstr(text, "flags:");
     return line && sscanf(line, "flags: %o", &flags) == 1 && flags & O_NONBLOCK;
 }
 

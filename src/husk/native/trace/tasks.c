@@ -5,6 +5,7 @@
  * killed stays until the table is full; then those that are gone are swept out. */
 #include "trace/trace.h"
 
+#include "host/host.h"
 #include "loader/resident.h"
 #include "notify/notify.h"
 
@@ -12,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define BUCKETS (TRACE_TASKS / 4)
 #define RESIDENT(field) (HUSK_RESIDENT_DATA + offsetof(struct husk_resident, field))
@@ -53,18 +53,6 @@ static void sweep(Recorder *recorder)
             else
                 link = &recorder->tasks[*link].next;
         }
-}
-
-static ssize_t read_proc(pid_t tid, const char *name, char *to, size_t room)
-{
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/%s", tid, name);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? -1 : read(fd, to, room - 1);
-    if (fd >= 0)
-        close(fd);
-    to[got < 0 ? 0 : got] = 0;
-    return got;
 }
 
 /* The last of the numbers behind a label of /proc/TID/status: namespaces are listed from the outermost one. */
@@ -115,7 +103,7 @@ struct trace_task *trace_task_get(Recorder *recorder, pid_t tid)
         link = find(recorder, tid);
     }
     char status[4096];
-    if (read_proc(tid, "status", status, sizeof status) <= 0) {
+    if (host_read_proc(status, sizeof status, "/proc/%d/status", tid) <= 0) {
         recorder->lost_tasks++; /* it was killed just now */
         return NULL;
     }
@@ -183,7 +171,7 @@ void trace_program_begins(Recorder *recorder, struct trace_task *task)
     }
     run->executed = true;
     char argv[TRACE_TEXT], exe[TRACE_TEXT];
-    ssize_t argv_size = read_proc(task->tid, "cmdline", argv, sizeof argv);
+    ssize_t argv_size = host_read_proc(argv, sizeof argv, "/proc/%d/cmdline", task->tid);
     ssize_t exe_size = guest_read(task->tid, RESIDENT(exe), exe, sizeof exe - 1);
     argv_size = argv_size < 0 ? 0 : argv_size;
     exe[exe_size < 0 ? 0 : exe_size] = 0;
