@@ -1,8 +1,8 @@
 /* Runs a command as on another host: behind what Docker's default profile denies, without Landlock, without tracing,
  * or where a seccomp listener exists already.
  *
- *   host [docker] [no-landlock] [no-namespaces] [no-wait-killable] [no-ptrace] [no-setuid] [no-thread-pidfd] [listener]
- *        -- COMMAND ARGS...
+ *   host [docker] [no-landlock] [no-namespaces] [no-wait-killable] [no-ptrace] [no-setuid] [no-thread-pidfd]
+ *        [no-new-code] [listener] -- COMMAND ARGS...
  *
  * docker: the calls its default seccomp profile refuses to a container without CAP_SYS_ADMIN and CAP_SYS_PTRACE, as far
  * as they matter to husk (default.json of github.com/moby/profiles), with the same errno, and its default capabilities.
@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -119,7 +120,10 @@ int main(int argc, char **argv)
             deny_bits(SYS_pidfd_open, 1, O_EXCL, EINVAL);
         else if (!strcmp(argv[n], "no-wait-killable"))
             deny_bits(SYS_seccomp, 1, SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, EINVAL);
-        else if (!strcmp(argv[n], "listener"))
+        else if (!strcmp(argv[n], "no-new-code")) { /* as with systemd's MemoryDenyWriteExecute= */
+            if (prctl(65 /* PR_SET_MDWE, Linux 6.3 */, 1, 0, 0, 0) < 0)
+                deny_bits(SYS_mprotect, 2, PROT_EXEC, EPERM);
+        } else if (!strcmp(argv[n], "listener"))
             listener = 1;
         else {
             fprintf(stderr, "host: there is no host %s\n", argv[n]);

@@ -85,6 +85,7 @@ LACKS: dict[str, set[str]] = {
     "no-wait-killable": {"seccomp-killable", "seccomp-addfd", "box"},
     "listener": {"seccomp-alone", "seccomp-addfd", "box"},
     "no-thread-pidfd": {"pidfd-thread"},
+    "no-new-code": {"new-code", "box"},
     "docker": {"pidfd-getfd", "pidfd-thread"} | NAMESPACES,
 }
 # ... and the row whose sentence `husk run` refuses with
@@ -94,6 +95,7 @@ REFUSES = {
     "no-ptrace": "ptrace",
     "no-wait-killable": "seccomp-killable",
     "listener": "seccomp-alone",
+    "no-new-code": "new-code",
 }
 
 

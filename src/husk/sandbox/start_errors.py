@@ -27,8 +27,9 @@ STEPS = (
     "making a session of its own",
     "being told what to run",
     "marking its processes",
+    "making code",
 )
-NAMESPACE_STEPS, USER_STEP, FILTER_STEP, MARK_STEP = (2, 3, 4, 6), 5, 11, 17
+NAMESPACE_STEPS, USER_STEP, FILTER_STEP, MARK_STEP, NEW_CODE_STEP = (2, 3, 4, 6), 5, 11, 17, 18
 
 
 def explain(step: int, error: int) -> HuskError:
@@ -42,6 +43,8 @@ def explain(step: int, error: int) -> HuskError:
         return missing("seccomp-alone")
     if step == FILTER_STEP and error in (errno.EINVAL, errno.ENOSYS):
         return missing("seccomp-killable")
+    if step == NEW_CODE_STEP and error in (errno.EACCES, errno.EPERM):
+        return missing("new-code")
     if step == MARK_STEP and error == errno.EPERM:
         return HuskError(
             "without namespaces husk marks its processes by their limit on file locks, which the caller's own limit "

@@ -291,6 +291,16 @@ static void mark_processes(void)
         init_give_up(STEP_MARK); /* a pid namespace ends with its first process in any case */
 }
 
+/* The loader writes a page of code into each program (loader/main.c). Where that is forbidden it would die without a
+ * word. */
+static void try_new_code(void)
+{
+    void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED || mprotect(page, 4096, PROT_READ | PROT_EXEC) < 0)
+        init_give_up(STEP_NEW_CODE);
+    munmap(page, 4096);
+}
+
 static pid_t start_guest(void)
 {
     pid_t guest = fork();
@@ -341,6 +351,7 @@ int main(void)
 {
     read_plan();
     mark_processes();
+    try_new_code();
     dump_no_memory();
     init_build();
     pid_t reaper = syscall(SYS_clone, CLONE_PARENT | SIGCHLD, NULL, NULL, NULL, 0);

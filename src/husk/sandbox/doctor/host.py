@@ -6,7 +6,17 @@ import os
 import struct
 import time
 
-from husk.sandbox.doctor.calls import PIDFD_GETFD, PIDFD_OPEN, PRCTL, PROCESS_VM_READV, PTRACE, UNSHARE, call
+from husk.sandbox.doctor.calls import (
+    MMAP,
+    MPROTECT,
+    PIDFD_GETFD,
+    PIDFD_OPEN,
+    PRCTL,
+    PROCESS_VM_READV,
+    PTRACE,
+    UNSHARE,
+    call,
+)
 from husk.sandbox.doctor.probe_child import Missing
 from husk.sandbox.limits import cgroups
 from husk.sandbox.limits.limits import Limits
@@ -97,6 +107,12 @@ def memory() -> str:
     if copy.raw != b"husk":
         raise Missing("something else was read")
     return f"read{added}"
+
+
+def new_code() -> str:
+    page = call(MMAP, 0, 4096, 3, 0x22, -1, 0)  # readable and writable; private and anonymous
+    call(MPROTECT, page, 4096, 5)  # readable and executable
+    return "a page that was written became executable"
 
 
 def pidfd_getfd() -> str:

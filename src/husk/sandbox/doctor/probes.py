@@ -105,6 +105,7 @@ PROBES: dict[str, Callable[[], str]] = {
     "user": user,
     "ptrace": host.ptrace,
     "memory": host.memory,
+    "new-code": host.new_code,
     "user-namespace": walls.user,
     "mount-namespace": walls.mount,
     "pid-namespace": walls.pid,

@@ -60,6 +60,9 @@ ROWS = (
         "ptrace(2)"),
     Row("memory", MINIMUM, "reading a descendant's memory", "husk cannot see what its guests ask for",
         "set kernel.yama.ptrace_scope to 0 or 1; in a container, allow process_vm_readv(2) and process_vm_writev(2)"),
+    Row("new-code", MINIMUM, "memory that is written first and executed then", "husk cannot put its few instructions "
+        "into its guests", "start it without PR_SET_MDWE (in a systemd unit, MemoryDenyWriteExecute=no), and where a "
+        "security module forbids it (SELinux's execmem), allow it to husk"),
     Row("user-namespace", FULL, "user namespaces", "none of the other namespaces can be had either", _NAMESPACES),
     Row("mount-namespace", FULL, "mount namespaces", "a name that slips past the filter meets Landlock, not an empty "
         "root", _NAMESPACES),
