@@ -43,6 +43,7 @@ struct gate_keeper {
     atomic_int waiting;   /* how many threads want the lock: the poller leaves it alone meanwhile */
     atomic_int ended;
     bool eager;
+    bool lone;            /* there is one processor: nothing is polled, and gates are for calls without a name */
     cpu_set_t processors; /* the poller's: the thread that starts it may be pinned (notify/pin.c) */
     atomic_int receiver;  /* the processor that the receiver ran on last, and with it the guest: not the poller's */
     int started;          /* the poller's thread runs */
@@ -59,7 +60,7 @@ struct gate_keeper {
 };
 
 /* keeper.c. A listener without one has no gates. */
-/* NULL: not on this machine. `eager`: for tests, which want gates used even where that is slower. */
+/* NULL: no memory. `eager`: for tests, which want gates used even where that is slower. */
 struct gate_keeper *gate_keeper_new(Listener *listener, bool eager);
 void gate_keeper_end(struct gate_keeper *keeper);        /* waits for the poller; then nothing is answered any more */
 void gate_keeper_free(struct gate_keeper *keeper);

@@ -18,7 +18,8 @@
 
 #define MOST_FAILURES 16
 #define BUSY_PAUSE 64      /* the poller's pause from which on no gates are opened */
-#define OPEN_AFTER 16      /* notified calls of a process before it gets a gate: opening one costs as much */
+#define OPEN_AFTER 24      /* notified calls of a process before it gets a gate: opening one costs as much, 250 us */
+#define SPAWN_CALLS 16     /* of rt_sigaction: a thread that makes so many is a child of posix_spawn */
 
 static const struct gate_call CALLS[] = {
     {SYS_newfstatat, 1, 2, sizeof(struct stat)}, {SYS_stat, 0, 1, sizeof(struct stat)},
@@ -39,8 +40,8 @@ const struct gate_call *gate_call(int nr)
 struct gate_keeper *gate_keeper_new(Listener *listener, bool eager)
 {
     cpu_set_t processors;
-    if (sched_getaffinity(0, sizeof processors, &processors) < 0 || (CPU_COUNT(&processors) < 2 && !eager))
-        return NULL; /* polling needs a processor of its own */
+    if (sched_getaffinity(0, sizeof processors, &processors) < 0)
+        return NULL;
     struct gate_keeper *keeper = calloc(1, sizeof *keeper);
     if (!keeper)
         return NULL;
@@ -48,6 +49,7 @@ struct gate_keeper *gate_keeper_new(Listener *listener, bool eager)
     pthread_mutex_init(&keeper->lock, NULL);
     keeper->listener = listener;
     keeper->eager = eager;
+    keeper->lone = CPU_COUNT(&processors) < 2 && !eager; /* polling needs a processor of its own */
     keeper->pause = GATE_FIRST_PAUSE;
     return keeper;
 }
@@ -194,8 +196,8 @@ static bool wants_sigaction(struct gate_keeper *keeper, const struct gate_proces
             guest_read(notif->pid, notif->data.args[0], &flags, sizeof flags) == sizeof flags && flags & CLONE_VFORK &&
             !gate_leads_sigaction(notif->pid);
     counter->sigaction = notif->data.instruction_pointer - 2;
-    /* So many calls make children of posix_spawn. It is too late for this one, which runs in its parent's memory. */
-    if (++counter->sigactions == OPEN_AFTER)
+    /* It is too late for this one, which runs in its parent's memory. */
+    if (++counter->sigactions == SPAWN_CALLS)
         gate_remember_caller(keeper, notif);
     return gate || keeper->eager;
 }
@@ -203,7 +205,7 @@ static bool wants_sigaction(struct gate_keeper *keeper, const struct gate_proces
 bool gate_notified(struct gate_keeper *keeper, const struct seccomp_notif *notif)
 {
     bool asks = gate_call(notif->data.nr);
-    if (!keeper || atomic_load(&keeper->closed) ||
+    if (!keeper || atomic_load(&keeper->closed) || (asks && keeper->lone) ||
         (!asks && notif->data.nr != SYS_rt_sigaction && notif->data.nr != SYS_clone3))
         return false;
     struct gate_process *gate = find(keeper, notif->pid);
@@ -237,9 +239,9 @@ bool gate_notified(struct gate_keeper *keeper, const struct seccomp_notif *notif
     if (gate) {
         error = gate_add_site(keeper, gate, notif, &view);
     } else {
-        if (!keeper->started)
+        if (!keeper->started && !keeper->lone)
             keeper->started = pthread_create(&keeper->poller, NULL, gate_poll, keeper) == 0;
-        gate = keeper->started ? place(keeper) : NULL;
+        gate = keeper->started || keeper->lone ? place(keeper) : NULL;
         error = gate ? gate_install(keeper, gate, notif, &view) : REMOTE_TRACED;
     }
     if (!error)
