@@ -77,13 +77,20 @@ print(ctypes.string_at({place}, 8) != bytes(8))
 """
 
 
-@pytest.mark.parametrize("gate", ["1", "0"])
-def test_a_program_that_starts_others_is_led_away_from_rt_sigaction(gate: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("gate", "processors"), [("1", 2), ("1", 1), ("0", 2)])
+def test_a_program_that_starts_others_is_led_away_from_rt_sigaction(
+    gate: str, processors: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     header = (Path(__file__).parents[2] / "src/husk/native/loader/resident.h").read_text()
     known = {name: int(value, 16) for name, value in re.findall(r"#define (HUSK_RES\w+) (0x[0-9a-f]+)", header)}
     place = known["HUSK_RESIDENT"] + known["HUSK_RESIDENT_CODE_BYTES"] + known["HUSK_RES_SIGACTION"]
     monkeypatch.setenv("HUSK_GATE", gate)
-    found = husk(["run", "--", "/usr/bin/python3", "-c", LED.format(place=place)])
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(before)[:processors])
+    try:
+        found = husk(["run", "--", "/usr/bin/python3", "-c", LED.format(place=place)])
+    finally:
+        os.sched_setaffinity(0, before)
     assert (found.status, found.out.strip()) == (0, str(gate == "1")), found.err
 
 
