@@ -94,6 +94,31 @@ def test_a_program_that_starts_others_is_led_away_from_rt_sigaction(
     assert (found.status, found.out.strip()) == (0, str(gate == "1")), found.err
 
 
+LATER_THREAD = """
+import os, threading, time
+def ask(times):
+    for _ in range(times):
+        os.stat("/usr/lib")
+def later():
+    time.sleep(0.1)  # nobody polls any more
+    ask(1500)
+ask(200)
+thread = threading.Thread(target=later)
+thread.start()
+thread.join()
+"""
+
+
+def test_a_thread_uses_the_gate_of_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was started after the gate was opened, and asks alone."""
+    through = [0]
+    while len(through) < 6 and through[-1] < 1200:  # on a busy machine the poller may hardly run
+        with scratch() as place:
+            place.chmod(0o777)
+            through.append(counted(["python3", "-c", LATER_THREAD], place, "eager", monkeypatch)[1])
+    assert through[-1] >= 1200, through  # the first thread and the start of Python ask some hundred
+
+
 def test_a_guest_with_a_full_table_gets_no_new_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Opening a gate needs a descriptor for a moment."""
     script = """

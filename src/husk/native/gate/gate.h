@@ -16,7 +16,7 @@
 extern const char gate_code[], gate_code_end[];
 
 #define GATE_MOST 64
-#define GATE_MOST_THREADS 16
+#define GATE_MOST_THREADS 64 /* to find one anew takes a look at all threads of the process */
 #define GATE_FIRST_PAUSE 4 /* ordinary calls that wake the poller */
 
 /* One gate: one process image that has its pages. */
@@ -50,7 +50,7 @@ struct gate_keeper {
     pthread_t poller;
     Listener *listener;   /* borrowed; outlives the poller */
     /* Calls of threads, and where they call rt_sigaction. The leader's. */
-    struct gate_counter { pid_t tid; unsigned count, failures, sigactions; uint64_t sigaction; } counters[64];
+    struct gate_counter { pid_t tid, tgid; unsigned count, failures, sigactions; uint64_t sigaction; } counters[64];
     struct gate_site { uint64_t dev, ino, offset; int nr; } known[32]; /* sites by file, in the order they were found */
     unsigned known_sites;
     bool knows_sigaction; /* one of them is rt_sigaction's */

@@ -214,7 +214,12 @@ bool gate_notified(struct gate_keeper *keeper, const struct seccomp_notif *notif
         return asks ? wanted(keeper), false : false;
     struct gate_counter *counter = &keeper->counters[notif->pid % 64];
     if (counter->tid != (pid_t)notif->pid)
-        *counter = (struct gate_counter){.tid = notif->pid};
+        *counter = (struct gate_counter){.tid = notif->pid, .tgid = guest_thread_group(notif->pid)};
+    /* A thread that was started later uses its process's gate. A number that is another thread's by now wakes the
+     * poller in vain at worst. */
+    struct gate_process *group = !gate && counter->tgid > 0 ? find(keeper, counter->tgid) : NULL;
+    if (group && has_site(group, site))
+        return asks ? wanted(keeper), false : false;
     if (!asks && !wants_sigaction(keeper, gate, notif, counter))
         return false;
     unsigned patience = notif->data.nr == SYS_clone3 ? 1 : keeper->eager || !asks ? 2 : OPEN_AFTER;
