@@ -36,13 +36,14 @@ class Place:
         (folder / "state").mkdir()
         self.start_of_command: list[str] = []
         self.resident = 0  # the process
+        self.husk = HUSK
         self.env = {
             "PATH": os.environ["PATH"], "HOME": str(folder), "HUSK_STATE": str(folder / "state"),
             "XDG_RUNTIME_DIR": str(self.runtime), "HUSK_RESIDENT": "1",
         }  # fmt: skip
 
     def run(self, *words: str, env: Mapping[str, str] | None = None, **more: Any) -> subprocess.CompletedProcess[str]:
-        command = [*self.start_of_command, *HUSK, *words]
+        command = [*self.start_of_command, *self.husk, *words]
         given = more if "input" in more else {"stdin": subprocess.DEVNULL, **more}
         return subprocess.run(
             command, env={**self.env, **(env or {})}, capture_output=True, text=True, timeout=60, **given
@@ -51,7 +52,7 @@ class Place:
     def begin(self, *words: str, env: Mapping[str, str] | None = None, **more: Any) -> subprocess.Popen[str]:
         """A run that waits until its input ends."""
         return subprocess.Popen(
-            [*self.start_of_command, *HUSK, *words],
+            [*self.start_of_command, *self.husk, *words],
             env={**self.env, **(env or {})}, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True, **more,
         )  # fmt: skip
 
@@ -520,6 +521,40 @@ def test_a_run_goes_on_without_the_resident(place: Place) -> None:
     os.kill(pid, signal.SIGKILL)
     assert until(lambda: _is_gone(pid))
     assert process.communicate("on\n")[0] == "on\n" and process.returncode == 0
+
+
+def test_an_interpreter_with_options(place: Place, tmp_path: Path) -> None:
+    """As in the Debian package: `husk-python` begins with #!/usr/bin/python3 -I."""
+    client, script = tmp_path / "bin" / "husk", tmp_path / "bin" / "husk-python"
+    client.parent.mkdir()
+    shutil.copy(HUSK[0], client)
+    first, rest = Path(f"{HUSK[0]}-python").read_text().split("\n", 1)
+    script.write_text(f"{first} -I\n{rest}")
+    script.chmod(0o755)
+    place.husk = [str(client)]
+    place.start()
+    assert place.serves()
+
+
+@pytest.mark.parametrize("resident", "01")
+def test_a_stop_by_a_key(shared: Place, resident: str) -> None:
+    """Without a terminal ^Z stops husk and nothing else; then it goes on."""
+    shared.ready()
+    words = ["run", "--", "sh", "-c", "echo begun; read word; exit $word"]
+    with shared.begin(*words, env={"HUSK_RESIDENT": resident}) as process:
+        assert process.stdin is not None and process.stdout is not None
+        assert process.stdout.readline() == "begun\n" and served(process.pid) == (resident == "1")
+        husks = [process.pid, _worker(shared.resident)] if resident == "1" else [process.pid]
+        process.send_signal(signal.SIGTSTP)
+        assert until(lambda: all(_state(pid) == "T" for pid in husks))
+        process.send_signal(signal.SIGCONT)
+        assert until(lambda: all(_state(pid) != "T" for pid in husks))
+        process.communicate("5\n")
+        assert process.returncode == 5
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def test_stop(place: Place) -> None:

@@ -26,9 +26,9 @@ COMMAND = """\
 import sys
 
 sys.path.insert(0, "/usr/lib/huskbox")
-from husk.cli import main
+from husk.cli import main_of_process
 
-sys.exit(main())
+main_of_process()
 """
 CONTROL = """\
 Package: huskbox

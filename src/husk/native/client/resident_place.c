@@ -106,11 +106,13 @@ static int is_resident(int fd, const struct client_place *place)
     int good = read_fact(peer.pid, "status", text, sizeof text) > 0 && strstr(text, "\nNoNewPrivs:\t0\n") &&
                strstr(text, "\nSeccomp:\t0\n");
     ssize_t words = good ? read_fact(peer.pid, "cmdline", text, sizeof text) : -1;
-    /* interpreter, husk-python, "resident", "serve", the name */
+    /* interpreter, its options if husk-python names any, husk-python, "resident", "serve", the name */
     const char *wanted[] = {NULL, NULL, "resident", "serve", place->name}, *word = text;
     for (size_t i = 0; good && i < sizeof wanted / sizeof *wanted; i++) {
         good = word < text + words && (!wanted[i] || strcmp(word, wanted[i]) == 0);
         word += strlen(word) + 1;
+        if (i == 0 && good && word < text + words && word[0] == '-')
+            word += strlen(word) + 1;
     }
     /* Still there: so all this was said of it, not of another with its number. */
     good = good && word == text + words && syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) == 0;
