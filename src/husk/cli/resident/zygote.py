@@ -149,9 +149,17 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def _import_the_rest() -> None:
-    """What a run may need beside its ordinary path; `husk.cli.cmd_run` is there already."""
+    """What a run may need beside its ordinary path; `husk.cli.cmd_run` is there already. The most part is for mounts
+    and limits, and for what ordinary programs ask of the kernel."""
     for module in (
         "husk.cli.summary", "husk.cli.profiles.find_profile", "husk.sandbox.rules.path_rule", "husk.kernel.net",
         "husk.sandbox.stdio.streams", "husk.sandbox.stdio.capture", "husk.sandbox.start_errors", "json",
+        "husk.sandbox.mount_guards", "husk.sandbox.rules.mount_rules", "husk.sandbox.rules.default_rules",
+        "husk.store.layout", "husk.vfs.host.host_tree_write", "husk.vfs.host.tree_rules",
+        "husk.sandbox.limits.enforcement", "husk.sandbox.limits.cgroups", "husk.sandbox.limits.meter",
+        "husk.kernel.syscalls.directories", "husk.kernel.syscalls.names", "husk.kernel.syscalls.setattr",
+        "husk.kernel.syscalls.sockets", "husk.kernel.syscalls.tty", "husk.kernel.syscalls.xattrs",
+        "husk.vfs.mounts", "husk.vfs.proc.maps", "husk.vfs.proc.system_files", "husk.vfs.proc.task_files",
+        "husk.vfs.proc.net_files", "husk.kernel.net.box_net",
     ):  # fmt: skip
         __import__(module)
