@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from husk.abi.registry.rules import Walls
-from husk.sandbox.start_errors import FILTER_STEP, MARK_STEP, NAMESPACE_STEPS, STEPS
+from husk.sandbox.start_errors import FILTER_STEP, MARK_STEP, NAMESPACE_STEPS, NEW_CODE_STEP, STEPS
 from husk.walls.filter import compile_filter
 from husk.walls.ids import BOXES_PER_PROCESS, FIRST_BOX_ID, PIDS, Ids, box_id
 from husk.walls.init_plan import (
@@ -67,7 +67,7 @@ int main(void)
     O(kind); O(a); O(b); O(reserved); O(user_us); O(system_us); O(max_rss_kb); O(when_ns);
     C(PLAN_MAGIC); C(PLAN_SWITCH_USER); C(PLAN_TERMINAL); C(PLAN_PRIVATE_NETWORK);
     C(REPORT_FAILED); C(REPORT_MAP_IDS); C(REPORT_LISTENER); C(REPORT_EXEC_FAILED); C(REPORT_ENDED); C(REPORT_STOPPED);
-    C(REPORT_REAPER); C(STEP_MARK);
+    C(REPORT_REAPER); C(STEP_MARK); C(STEP_NEW_CODE);
     C(STEP_NAMESPACES); C(STEP_MOUNT); C(STEP_LOOPBACK); C(STEP_HOSTNAME); C(STEP_FILTER); C(STEP_TERMINAL);
     C(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET);
     printf("program=%s\n", data + p->program_offset);
@@ -158,7 +158,8 @@ def test_constants(reader: Path) -> None:
     assert plan["STEP_FILTER"] == FILTER_STEP
     needing_namespaces = [plan[f"STEP_{name}"] for name in ("NAMESPACES", "MOUNT", "LOOPBACK", "HOSTNAME")]
     assert sorted(NAMESPACE_STEPS) == sorted(needing_namespaces)
-    assert plan["STEP_MARK"] == MARK_STEP == len(STEPS) - 1, "a step without words, or words without a step"
+    assert plan["STEP_MARK"] == MARK_STEP
+    assert plan["STEP_NEW_CODE"] == NEW_CODE_STEP == len(STEPS) - 1, "a step without words, or words without a step"
     (namespaces,) = [value for name, value in plan.numbers.items() if "CLONE_NEWNS" in name]
     assert namespaces == ALL_NAMESPACES
 
