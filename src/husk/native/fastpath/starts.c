@@ -13,6 +13,8 @@
  * all that was taught is forgotten, this included, and its number is never taught again. */
 #include "fastpath/resolve.h"
 
+#include "notify/notify.h"
+
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <stdio.h>
@@ -132,27 +134,45 @@ static struct fast_place *place_at(struct fast_starts *starts, const struct fast
     return &starts->places[(place->ino * 2654435761u ^ place->mount) % FAST_PLACES];
 }
 
+/* Learn which placeholder the descriptor is, by a duplicate: the guest may exchange what the number stands for at any
+ * moment, back and forth, and link and inode must be of one file. */
+static bool learn(struct fast_cache *cache, const struct fast_asker *asker, int fd, uint32_t *number)
+{
+    struct fast_place place;
+    char link[40], info[40];
+    if (asker->by_number)
+        *asker->by_number = true;
+    int copy = guest_get_fd(asker->tid, fd);
+    if (copy < 0)
+        return false;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", copy);
+    snprintf(info, sizeof info, "/proc/self/fdinfo/%d", copy);
+    int file = open(info, O_RDONLY | O_CLOEXEC);
+    bool known = file >= 0 && read_identity(file, &place) && fast_placeholder(cache, link, number);
+    if (known)
+        *place_at(&cache->starts, &place) =
+            (struct fast_place){place.mount, place.ino, *number, cache->starts.epoch};
+    if (file >= 0)
+        close(file);
+    close(copy);
+    return known;
+}
+
 /* With a kept file. */
 static bool ask(struct fast_cache *cache, const struct fast_start *kept, const struct fast_asker *asker,
                 uint32_t *number)
 {
     struct fast_starts *starts = &cache->starts;
-    struct fast_place now, after;
+    struct fast_place now;
     char text[600];
     if (kept->fd == AT_FDCWD)
         return parse(cache, text, readlinkat(kept->file, "", text, sizeof text - 1), number);
     if (!read_identity(kept->file, &now))
         return false;
-    struct fast_place *known = place_at(starts, &now);
-    if (known->epoch == starts->epoch && known->mount == now.mount && known->ino == now.ino) {
-        *number = known->number;
-        return true;
-    }
-    /* The number may come to stand for another directory at any moment: the inode must be the same before and after. */
-    if (!walk_to(cache, asker, kept->fd, number) || !read_identity(kept->file, &after))
-        return false;
-    if (after.mount == now.mount && after.ino == now.ino)
-        *known = (struct fast_place){now.mount, now.ino, *number, starts->epoch};
+    const struct fast_place *known = place_at(starts, &now);
+    if (known->epoch != starts->epoch || known->mount != now.mount || known->ino != now.ino)
+        return learn(cache, asker, kept->fd, number);
+    *number = known->number;
     return true;
 }
 
