@@ -10,6 +10,7 @@ import difflib
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import pytest
 
 from husk.kernel.events import Events
 from husk.kernel.kernel import Kernel
+from husk.kernel.listings import RECENT
 from husk.sandbox.policy import Mount, Policy
 from husk.sandbox.runner import Runner
 from husk.store.ingest import ingest
@@ -341,6 +343,7 @@ def test_the_cache_answers_by_directory_descriptor(tmp_path: Path, asked: list[i
     """find, grep -r, git and rm -r ask so, some with O_PATH and O_NOFOLLOW."""
     (tmp_path / mode).mkdir()
     prepare(tmp_path / mode)
+    time.sleep(2 * RECENT / 1e9)  # a listing of what has just changed is not kept
     policy = Policy(["python3", "-c", BY_DESCRIPTOR])
     policy.mounts.append(Mount(str(tmp_path / mode), "/m", mode))
     with open(os.devnull, "r+b") as null:

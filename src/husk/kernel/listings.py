@@ -57,8 +57,8 @@ class Listings:
                     entries = call.vfs.entries(call, directory, position)
                     return _fill(((e.cookie, pack(e.ino, e.cookie, e.kind, e.name)) for e in entries), position, room)
                 kept = self._keep(call, directory, rel, stamp, pack)
-                if pack is pack_dirent64:
-                    call.kernel.names.listed(directory, stamp, kept.whole)
+            if not position and pack is pack_dirent64:
+                call.kernel.names.listed(directory, stamp, kept.whole)  # C has forgotten it, or never knew it
             if not position and len(kept.whole) <= room:
                 return kept.whole, kept.cookies[-1]
             start = bisect_right(kept.cookies, position)
