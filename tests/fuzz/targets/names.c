@@ -84,6 +84,12 @@ ssize_t guest_string(pid_t tid, uint64_t address, char *to, size_t limit)
     return (ssize_t)size;
 }
 
+int guest_get_fd(pid_t tid, int fd)
+{
+    (void)tid, (void)fd;
+    return eat_byte() & 3 ? 1001 : -EPERM;
+}
+
 static int opened; /* how many names the host was asked for */
 
 int host_open_beneath(int root, const char *name, uint64_t flags, uint64_t mode)
