@@ -152,11 +152,12 @@ bool fast_answer_execve(Listener *listener, const struct seccomp_notif *notif)
     pthread_rwlock_unlock(&listener->cache->lock);
     if (!exec)
         return false;
-    const __u64 *a = notif->data.args;
-    if (key && remote_exec_may_continue(notif->pid, a[ARG_execve_argv], a[ARG_execve_envp])) {
+    /* The loader will need a descriptor, and it is too late for an error then. */
+    if (key && guest_has_free_fd(notif->pid)) {
         remote_exec_continue(listener, notif, key, exec);
         return true;
     }
+    const __u64 *a = notif->data.args;
     return remote_exec_loader(listener, notif, listener->loader_fd, a[ARG_execve_filename] + size, a[ARG_execve_argv],
                               a[ARG_execve_envp], exec) != REMOTE_TRACED;
 }

@@ -69,16 +69,7 @@ int remote_exec_loader(Listener *listener, const struct seccomp_notif *notif, in
      * file, or in a root that is empty; and Landlock allows only the loader to be executed. */
     uint64_t args[6] = {fd, empty, argv, envp, AT_EMPTY_PATH, listener->cookie};
     /* A thread that does not lead its group gets another tid during execve, and waitpid cannot wait for the old one. */
-    bool refused = false;
-    error = remote_execute(&thread, args, too_long && tgid == (pid_t)notif->pid ? &refused : NULL);
-    if (refused)
-        remote_exec_drop_failed(listener, notif->pid);
-    return error;
-}
-
-bool remote_exec_may_continue(pid_t tid, uint64_t argv, uint64_t envp)
-{
-    return guest_has_free_fd(tid) && may_be_too_long(tid, argv, envp) == 0;
+    return remote_execute(&thread, args, too_long && tgid == (pid_t)notif->pid);
 }
 
 /* Nothing that was looked at is trusted here. Should the guest change the name before the host reads it, the host finds
@@ -105,7 +96,8 @@ PyObject *remote_py_exec_loader(Call *call, PyObject *args)
     if (!exec)
         return PyErr_NoMemory();
     Py_BEGIN_ALLOW_THREADS
-    if (name_size && remote_exec_may_continue(call->notif.pid, argv, envp))
+    /* By name the loader needs a descriptor later, when it is too late for an error. */
+    if (name_size && guest_has_free_fd(call->notif.pid))
         error = remote_exec_continue(call->listener, &call->notif, husk_name_key(name), exec);
     else
         error = remote_exec_loader(call->listener, &call->notif, loader, empty, argv, envp, exec);

@@ -9,9 +9,8 @@
  * Life of one: Python or programs.c makes it. It is expected, and owned by the table, while its thread is stopped. The
  * loader asks and gets its descriptors; where the guest's table has room for one only, it asks a second time for the
  * interpreter's. The description stays a while, because /proc has to name the program while the loader still works. If
- * the host refuses the execveat (E2BIG) while we watch, the entry is dropped at once. Else it is dropped at that thread's
- * next execve, or when the table is full: that takes a thread that does not lead its process, or a guest that changes its
- * arguments meanwhile. */
+ * the host refused the execveat after all (E2BIG), the entry is dropped at that thread's next execve, or when the table
+ * is full. */
 #include "remote/remote.h"
 
 #include "call_table.h"

@@ -290,7 +290,7 @@ int remote_repeat(struct remote_thread *thread, long nr)
     return leave(thread, &regs);
 }
 
-int remote_execute(struct remote_thread *thread, const uint64_t args[6], bool *refused)
+int remote_execute(struct remote_thread *thread, const uint64_t args[6], bool watched)
 {
     long result, closed;
     int error = remote_block_signals(thread);
@@ -298,10 +298,9 @@ int remote_execute(struct remote_thread *thread, const uint64_t args[6], bool *r
         error = set_call(thread, SYS_execveat, args);
     if (!error)
         error = to_call_stop(thread);
-    if (!error && refused) {
+    if (!error && watched) {
         error = finish_call(thread, &result);
         if (!error && result < 0) {
-            *refused = true;
             uint64_t loader[6] = {args[0], 0, 0, 0, 0, args[5]}; /* with the cookie */
             error = remote_call(thread, SYS_close, loader, &closed);
             return error ? error : remote_finish(thread, result);

@@ -27,9 +27,8 @@ int remote_finish(struct remote_thread *thread, int64_t value); /* detach; the n
 int remote_clone(struct remote_thread *thread, const uint64_t args[6], pid_t *child, long *result);
 int remote_finish_inside(struct remote_thread *thread); /* detach inside that call; the host sets its result */
 void remote_restore_arguments(struct user_regs_struct *regs, const struct remote_thread *from); /* rdi to r9 */
-/* Detach inside an execveat with these arguments. With `refused`: stay until it is over, and if the host refuses it close
- * args[0] and say so. */
-int remote_execute(struct remote_thread *thread, const uint64_t args[6], bool *refused);
+/* Detach inside an execveat with these arguments. `watched`: stay until it is over, and if it fails close args[0]. */
+int remote_execute(struct remote_thread *thread, const uint64_t args[6], bool watched);
 int remote_repeat(struct remote_thread *thread, long nr); /* detach; the thread makes the notified call `nr` again */
 void remote_abandon(pid_t tid); /* detach from a thread that turned out not to be the caller's */
 void remote_delete_timer(void); /* before one of husk's own threads ends: its timer does not end with it */
@@ -83,8 +82,6 @@ int remote_exec_loader(Listener *listener, const struct seccomp_notif *notif, in
                        uint64_t envp, struct remote_exec *exec);
 /* The thread executes the loader by the name it gave: its call goes on. `key`: of that name. Takes over `exec`. */
 int remote_exec_continue(Listener *listener, const struct seccomp_notif *notif, int key, struct remote_exec *exec);
-/* Can it? Not if the host may refuse the call, which nothing would tell husk, nor without a descriptor for the loader. */
-bool remote_exec_may_continue(pid_t tid, uint64_t argv, uint64_t envp);
 /* Takes over the program's and the interpreter's descriptor. */
 PyObject *remote_py_exec_loader(Call *call, PyObject *args);
 
