@@ -74,22 +74,6 @@ static void in_a_row(void) {
         if (i % 10 == 9)
             listing("new");
     }
-    /* What was asked before a file came, in another spelling too, is asked again after it. */
-    for (int i = 0; i < 6; i++) {
-        struct stat one, two;
-        snprintf(name, sizeof name, "new//again%d", i);
-        for (int asked = 0; asked < 3; asked++) {
-            MUST(stat("new", &one));
-            show(AT_FDCWD, name);
-        }
-        usleep(20000);
-        snprintf(name, sizeof name, "new/again%d", i);
-        MUST(close(make(AT_FDCWD, name, O_WRONLY | O_EXCL, 0644)));
-        MUST(stat("new", &two));
-        say("directory is newer %d", !later(one.st_mtim, two.st_mtim));
-        snprintf(name, sizeof name, "new//again%d", i);
-        show(AT_FDCWD, name);
-    }
     if (!getcwd(cwd, sizeof cwd))
         _exit(97);
     snprintf(whole, sizeof whole, "%s/new/whole", cwd);
