@@ -61,7 +61,6 @@ ORDER: dict[str, tuple[str, ...]] = {
         "cred exec loopback",
         "net",
         "http",
-        "made_files",
         "events hooks namecache",
         "syscalls",
         "*",

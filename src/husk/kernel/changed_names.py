@@ -73,12 +73,10 @@ class ChangedNames:
             self._set(target, "added", on_host)
 
     def made_on_host(self, records: Sequence[tuple[str, bytes, bytes]]) -> None:
-        """What C changed on `rw` mounts, and made in layers (native/fastpath/changes.c): files only."""
+        """What C changed on `rw` mounts (native/fastpath/changes.c): files only."""
         for kind, path, other in records:
             if kind in "rR":
                 self.renamed(path, other, True, replaced=kind == "R", directory=False)
-            elif kind == "b":
-                self.note("added", path, False)
             else:
                 self.note("added" if kind == "a" else "deleted", path, True)
 

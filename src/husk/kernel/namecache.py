@@ -9,7 +9,6 @@ import errno
 import os
 import stat as st
 
-from husk.kernel.made_files import MadeFiles
 from husk.vfs.host_view import MISSING, given_view
 from husk.vfs.node import ROOT_CONTEXT, Dir
 
@@ -42,7 +41,6 @@ class NameCache:
         self._mixed: dict[tuple[int, bytes], tuple[Dir, int]] = {}
         self._taught: set[int] = set()
         self._losses = 0
-        self._made = MadeFiles(listener, vfs.state)
         self._program_homes: set[int] = set()  # directories of taught programs and interpreters
         places = vfs.state.placeholder_prefix
         listener.cache_identity(creds.uid, creds.gid, host_uid, sorted(creds.groups), places, creds.over_files)
@@ -68,8 +66,7 @@ class NameCache:
             pass  # the host failed just now. Nothing is lost: the name will be looked up again
 
     def learn_place(self, call: Call, start: Dir, name: bytes) -> None:
-        """A name came or went the long way. Teach its directory, so that C does it next time, if it is the host's, or
-        the box's own alone."""
+        """A name came or went the long way, in a host directory. Teach that directory, so that C does it next time."""
         cut = name.rfind(b"/") + 1
         try:
             with self._vfs.lock:
@@ -79,8 +76,8 @@ class NameCache:
                 for number in _numbers(start, name):
                     if (number, name[:cut]) not in self._settled:
                         there = self._directory(call, start, name[:cut])
-                        if there is not None and not self._teach_directory(number, name[:cut], there):
-                            self._teach_own(call, number, name[:cut], there)
+                        if there is not None:
+                            self._teach_directory(number, name[:cut], there)
         except OSError:
             pass  # as in `learn`
 
@@ -201,12 +198,6 @@ class NameCache:
             self._listener.cache_changes(number, key, os.path.join(self._vfs.path_of(directory), b""))
         return True
 
-    def _teach_own(self, call: Call, number: int, key: bytes, directory: Dir) -> None:
-        if not self.watched:
-            path = os.path.join(self._vfs.path_of(directory), b"")
-            if self._made.teach(call, number, key, directory, path):
-                self._taught.add(id(directory))
-
     def _teach_name(self, call: Context, number: int, name: bytes, directory: Dir, last: bytes) -> int:
         """Teach one name in a directory where the box has changed something. What kind of file it is; 0: none."""
         try:
@@ -309,7 +300,6 @@ class NameCache:
             self._mixed.clear()
             self._taught.clear()
             self._program_homes.clear()
-            self._made.forget(None)
             # Once one hard-linked file was changed through another name, the host's stat of hard links no longer holds.
             self._listener.cache_forget(0, True, directory.tree.hard_links_changed, True)
             return
@@ -319,7 +309,6 @@ class NameCache:
             self._taught.discard(id(directory))
             self._settled.clear()
             self._mixed.clear()
-            self._made.forget(directory)
         self._listener.cache_forget(id(directory), taught, False, id(directory) in self._program_homes)
 
 

@@ -26,7 +26,8 @@ class MountTable:
         self._mounts: list[tuple[Dir | None, Tree]] = [(None, root)]
 
     def after_fork(self) -> None:
-        self.lock.after_fork()
+        """In a forked child: another thread of the parent may have held the lock. Only this thread is left."""
+        self.lock._at_fork_reinit()  # type: ignore[attr-defined]  # not in typeshed
 
     def subscribe(self, listener: Listener) -> None:
         """`listener` is called before each change becomes visible, under the lock."""

@@ -431,15 +431,6 @@ class Tree:
         """May plain files come and go in this directory of the host without asking here? (fastpath/changes.c)"""
         return False
 
-    def own_directory(self, ctx: Context, directory: Dir) -> tuple[int, int, int, bytes, list[bytes]] | None:
-        """May plain files be made in this directory of a layer without asking here (fastpath/own_dirs.c)? If so: the
-        directory of real files, user and group of a new one, the directory's attributes, and all its names."""
-        return None
-
-    def adopt(self, directory: Dir, name: bytes, number: int, mode: int, uid: int, gid: int, when: int) -> None:
-        """Such a file was made: its name, the number of its real file, and when."""
-        raise NotImplementedError
-
     # -- from the host back to a node --------------------------------------------------------------------------
     def node_of_host(self, path: bytes, dev: int, ino: int, via: bytes) -> Node | None:
         """The node whose open host file shows as `path` and has this identity; None where it is not of this tree.

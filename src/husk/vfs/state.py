@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import errno
 import os
+from _thread import RLock
 
 from husk.vfs.fd_reserve import is_in_reserve
-from husk.vfs.invalidation import Invalidation, VfsLock
+from husk.vfs.invalidation import Invalidation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class State:
         # The host kernel shows resolved names in /proc/PID/fd, so keep a resolved one to compare with.
         self.path = os.path.realpath(path)
         self.fd, self.files_fd, self.placeholders_fd = self._open()
-        self.lock = VfsLock()
+        self.lock = RLock()  # the vfs's: whoever changes a tree of the box holds it
         self.invalidation = Invalidation()
         self.nodes: dict[int, Node] = {}  # file number -> node
         self.unnamed: dict[int, Node] = {}  # host inode number of an open file without its name -> node
@@ -120,7 +121,6 @@ class State:
         return self._ended
 
     def close(self) -> None:
-        self.lock.partner = None
         for fd in (*self.o_path_fds.values(), *self.pins.values()):
             os.close(fd)
         self.o_path_fds.clear()
@@ -145,10 +145,6 @@ class State:
         only so many such names."""
         self._nodes_left -= nodes
 
-    @property
-    def nodes_left(self) -> int:
-        return max(self._nodes_left, 0)
-
     def new_device(self) -> int:
         """An st_dev for a tree: major 0, as Linux numbers file systems without a device."""
         self._devices += 1
@@ -166,12 +162,6 @@ class State:
         """Inode and file numbers come from one counter, above what host file systems commonly use."""
         self._inodes += 1
         return self._inodes
-
-    def new_numbers(self, count: int) -> tuple[int, int]:
-        """So many at once: the first, and the one behind the last."""
-        first = self._inodes + 1
-        self._inodes += count
-        return first, first + count
 
     # -- files -------------------------------------------------------------------------------------------------
     def keep(self, number: int, node: Node) -> None:

@@ -152,32 +152,6 @@ void fast_listing_free(struct fast_cache *cache, struct fast_dir *dir)
     abort(); /* nothing is forgotten here */
 }
 
-void fast_own_init(struct fast_cache *cache)
-{
-    (void)cache;
-}
-
-void fast_own_free(struct fast_cache *cache)
-{
-    (void)cache;
-}
-
-void fast_own_forget(struct fast_cache *cache, uint64_t owner)
-{
-    (void)cache, (void)owner;
-}
-
-void fast_own_taught(struct fast_cache *cache, uint64_t owner)
-{
-    (void)cache, (void)owner;
-}
-
-struct fast_dir *fast_own_name(struct fast_own *own, const char *name, size_t size)
-{
-    (void)own, (void)name, (void)size;
-    return NULL;
-}
-
 struct fast_programs *fast_programs_new(void)
 {
     return calloc(1, 1);

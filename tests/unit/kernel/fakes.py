@@ -295,18 +295,6 @@ class FakeListener:
     def cache_made(self, *_: object) -> None:
         pass
 
-    def cache_own(self, *_: object) -> None:
-        pass
-
-    def layer_numbers(self, *_: object) -> None:
-        pass
-
-    def layer_hold(self) -> None:
-        pass
-
-    def layer_release(self, room: int) -> None:
-        pass
-
     def take_changes(self) -> tuple[()]:
         return ()
 

@@ -1,5 +1,5 @@
 /* native: the name cache's table, and what Python teaches it (namecache.h). fastpath.c answers from it. */
-#include "fastpath/own_dirs.h"
+#include "fastpath/namecache.h"
 
 #include "store/store.h"
 
@@ -20,10 +20,8 @@ struct fast_cache *fast_cache_new(void)
     cache->users = 1;
     fast_held_init(&cache->held);
     fast_starts_init(&cache->starts);
-    fast_own_init(cache);
     cache->programs = fast_programs_new();
     if (!cache->programs) {
-        fast_own_free(cache);
         free(cache);
         return NULL;
     }
@@ -81,16 +79,8 @@ static void forget_owner(struct fast_cache *cache, uint64_t owner)
     }
 }
 
-void fast_cache_spoil(struct fast_cache *cache, uint64_t owner)
-{
-    for (struct fast_dir *dir = cache->owners[owner_bucket(owner)]; dir; dir = dir->next_of_owner)
-        if (dir->owner == owner && !dir->own && (dir->missing || dir->showing.manner == FAST_AS_GIVEN))
-            __atomic_store_n(&dir->stale, true, __ATOMIC_RELEASE);
-}
-
 void fast_cache_forget_all(struct fast_cache *cache)
 {
-    fast_own_forget(cache, 0);
     for (size_t i = 0; cache->known && i < FAST_BUCKETS; i++)
         while (cache->buckets[i])
             drop(cache, cache->buckets[i]);
@@ -109,7 +99,6 @@ void fast_cache_release(struct fast_cache *cache)
     if (!cache || __atomic_sub_fetch(&cache->users, 1, __ATOMIC_SEQ_CST))
         return;
     fast_cache_forget_all(cache);
-    fast_own_free(cache);
     fast_held_free(&cache->held);
     fast_starts_release(&cache->starts);
     fast_programs_free(cache->programs);
@@ -253,22 +242,6 @@ bool fast_parse_showing(PyObject *tuple, struct fast_showing *showing)
     return true;
 }
 
-void fast_cache_put_own(struct fast_cache *cache, uint32_t start, const char *key, size_t size, struct fast_own *own,
-                        uint64_t owner)
-{
-    struct fast_dir *dir = calloc(1, sizeof *dir + size + 1), *there = fast_cache_find(cache, start, key, size);
-    if (there)
-        drop(cache, there);
-    if (!dir)
-        return;
-    dir->owner = owner, dir->root_fd = -1, dir->start = start, dir->own = own;
-    dir->showing.manner = FAST_AS_GIVEN; /* nothing of the host */
-    dir->key_size = (uint16_t)size;
-    memcpy(dir->text, key, size);
-    dir->hash = hash_of(start, key, size);
-    put(cache, dir);
-}
-
 PyObject *fast_py_cache_learn(Listener *self, PyObject *args)
 {
     unsigned start, place;
@@ -306,7 +279,6 @@ PyObject *fast_py_cache_learn(Listener *self, PyObject *args)
     if (there)
         drop(cache, there); /* what was learnt last is true */
     put(cache, dir);
-    fast_own_taught(cache, owner);
     pthread_rwlock_unlock(&cache->lock);
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
@@ -349,7 +321,7 @@ PyObject *fast_py_cache_forget(Listener *self, PyObject *args)
     if (!owner)
         fast_cache_forget_all(cache);
     else if (taught)
-        forget_owner(cache, owner), fast_own_forget(cache, owner);
+        forget_owner(cache, owner);
     if (programs)
         fast_programs_forget(cache->programs);
     pthread_rwlock_unlock(&cache->lock);

@@ -44,7 +44,6 @@ struct fast_dir {
     uint32_t place;          /* number of its placeholder; 0: it has none yet */
     struct fast_showing showing;
     struct fast_listing *listing; /* owned; NULL: none was taught */
-    struct fast_own *own;    /* the directory is the box's own, and C knows its names (own_dirs.c); borrowed; or NULL */
     char *changes;           /* owned: its guest path with a slash, where C may change names in it; else NULL */
     int held;                /* a descriptor of the host's directory, borrowed from cache->held (held.c) … */
     uint32_t held_epoch;     /* … while this is the epoch there */
@@ -54,8 +53,6 @@ struct fast_dir {
     bool missing;
     /* The directory does not exist: C answers only "no such name", and asks the host each time. */
     bool absent;
-    /* C has since made something in the directory that this was taught of. Set with the read lock. */
-    bool stale;
     bool layered;            /* hard links and changed files may be elsewhere in the layer */
     char text[];
 };
@@ -129,7 +126,6 @@ struct fast_cache {
     struct fast_programs *programs; /* owned */
     struct fast_held held;
     struct fast_starts starts;
-    struct fast_layer *layer; /* owned; NULL: no memory */
     atomic_uint losses;    /* how often C itself forgot everything */
     uint64_t generation;   /* of `files`; every change in a layered tree increments it */
     struct fast_file files[FAST_FILES];
@@ -156,12 +152,6 @@ const struct fast_file *fast_cache_find_file(struct fast_cache *cache, const str
 void fast_cache_remember_file(struct fast_cache *cache, const struct fast_showing *showing, const struct stat *host);
 void fast_cache_remember_made(struct fast_cache *cache, const struct fast_showing *showing, const struct stat *host,
                               int64_t born_ns);
-
-/* Mark what was taught of the directory itself, and of names that it lacks, as stale: with the read lock. */
-void fast_cache_spoil(struct fast_cache *cache, uint64_t owner);
-/* Let a key lead to a directory of the box's own: with the write lock. */
-void fast_cache_put_own(struct fast_cache *cache, uint32_t start, const char *key, size_t size, struct fast_own *own,
-                        uint64_t owner);
 
 bool fast_parse_showing(PyObject *tuple, struct fast_showing *showing); /* false: an exception is set */
 

@@ -3,7 +3,6 @@
 #include "notify/notify.h"
 
 #include "fastpath/changes.h"
-#include "fastpath/own_dirs.h"
 #include "fastpath/fastpath.h"
 #include "gate/gate.h"
 #include "loader/protocol.h"
@@ -260,14 +259,6 @@ static PyMethodDef Listener_methods[] = {
      "cache_changes(start, key, guest_path): C may change names in this taught directory"},
     {"cache_made", (PyCFunction)fast_py_cache_made, METH_VARARGS,
      "cache_made(fd, showing): an open file that the guest made"},
-    {"cache_own", (PyCFunction)fast_py_cache_own, METH_VARARGS,
-     "cache_own(start, key, owner, guest_path, files_fd, uid, gid, stat, names): a directory that is the box's own"},
-    {"layer_numbers", (PyCFunction)fast_py_layer_numbers, METH_VARARGS,
-     "layer_numbers(next, end): C may use these for real files. The layer is held"},
-    {"layer_hold", (PyCFunction)fast_py_layer_hold, METH_NOARGS,
-     "layer_hold(): from now on C makes nothing in layers. What it made, in order, or None"},
-    {"layer_release", (PyCFunction)fast_py_layer_release, METH_O,
-     "layer_release(room): C may make so many names"},
     {"take_changes", (PyCFunction)fast_py_take_changes, METH_NOARGS,
      "take_changes(): what C changed since the last time, in order"},
     {"cache_handle", (PyCFunction)fast_py_cache_handle, METH_VARARGS,

@@ -7,7 +7,6 @@ import errno
 import os
 import stat as st
 
-from husk.abi.structs import pack_stat
 from husk.native._core import stat_beneath, stat_fd
 from husk.vfs.clock import now
 from husk.vfs.host.host_file import HOST_FLAGS
@@ -140,24 +139,6 @@ class DirectoryOps:
             directory.mirror.names.add(name)
         self._put(directory, name, inode)
         return inode
-
-    def own_directory(self, ctx: Context, directory: LayerDir) -> tuple[int, int, int, bytes, list[bytes]] | None:
-        if directory.lower is not None or directory.pending or not directory.copied_up or self._files.mirrored:
-            return None
-        if directory.is_hidden_or_watched() or directory.xattrs or directory.mode & st.S_ISGID:
-            return None
-        creds, info = self._owner(ctx), self._tree.stat(ctx, directory)
-        return self._state.files_fd, creds.uid, creds.gid, pack_stat(info), list(directory.names)
-
-    def adopt(self, directory: LayerDir, name: bytes, number: int, mode: int, uid: int, gid: int, when: int) -> None:
-        """A file that was made in an own directory, as `create_open` would have made it."""
-        inode = Inode(self._tree, number, mode, uid, gid, when)
-        inode.number, inode.nlink = number, 1
-        self._state.count(1)
-        self._state.keep(number, inode)
-        directory.names[name] = inode
-        inode.add_name(directory, name)
-        directory.mtime = directory.ctime = when
 
     def mkdir(self, ctx: Context, directory: LayerDir, name: bytes, mode: int) -> LayerDir:
         self._state.room_for(1)

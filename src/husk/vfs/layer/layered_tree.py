@@ -376,14 +376,6 @@ class LayeredTree(Tree):
         assert isinstance(directory, LayerDir)
         return self._ops.create_open(ctx, directory, name, mode, flags)
 
-    def own_directory(self, ctx: Context, directory: Dir) -> tuple[int, int, int, bytes, list[bytes]] | None:
-        assert isinstance(directory, LayerDir)
-        return self._ops.own_directory(ctx, directory)
-
-    def adopt(self, directory: Dir, name: bytes, number: int, mode: int, uid: int, gid: int, when: int) -> None:
-        assert isinstance(directory, LayerDir)
-        self._ops.adopt(directory, name, number, mode, uid, gid, when)
-
     def mkdir(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> LayerDir:
         assert isinstance(directory, LayerDir)
         return self._ops.mkdir(ctx, directory, name, mode)
