@@ -64,6 +64,18 @@ def test_the_same_run(here: Path, mode: str) -> None:
     assert found == run(words, None)
 
 
+@pytest.mark.parametrize("name", ["/etc/ld.so.preload", "/etc/ld.so.cache", "/usr/lib/new"])
+def test_a_mounted_file_covers_what_was_looked_up_ahead(here: Path, name: str) -> None:
+    (here / "file").write_text("mounted")
+    words = ["--mount", f"{here}/file:{name}", "--", "cat", name]
+    prepared = Prepared()
+    try:
+        found = run(words, prepared)
+    finally:
+        prepared.close()
+    assert found[1] == b"mounted" and found == run(words, None)
+
+
 def test_a_mistake_is_the_same(here: Path) -> None:
     for words in (["--", "no-such-program"], ["--workdir", "/no/such", "--", "true"]):
         said = []

@@ -183,6 +183,8 @@ def furnish(
     image = files.layers[0][1]
     if policy.mounts:
         _mount_all(files, policy, ids)
+        with files.vfs.lock:
+            files.vfs.state.invalidation.announce(files.layers[0][1].root, True)  # names may be taught by now
     if policy.mounts or image.sealed_root is None:
         image.seal()  # what the caller mounted is no change of the guest's
     if source is not None and source.on_host:

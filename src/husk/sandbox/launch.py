@@ -295,11 +295,15 @@ class Stop:
         """The guest's terminal is about to go away: send SIGHUP. Returns when the reaper has passed it on. A stopped
         reaper does not; the host kernel tells it later."""
         launch = self._launch
-        if launch is None or not launch.reaper:
+        reaper = launch.reaper if launch is not None else 0
+        if not reaper:
             return
-        os.kill(launch.reaper, _SIGUSR1)
+        try:
+            os.kill(reaper, _SIGUSR1)
+        except OSError:
+            return  # it is gone, or another user's
         for _ in range(_PASSED_ON):
-            if _ignores(launch.reaper, _SIGUSR1):
+            if _ignores(reaper, _SIGUSR1):
                 return
             time.sleep(0.001)
 

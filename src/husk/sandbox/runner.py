@@ -44,7 +44,11 @@ class Prepared:
     def __init__(self) -> None:
         self._sources = host_sources()
         self.box, self.standby = behind_walls(Policy([]), _bare_box)
-        self.standby.expect(ASKED_FIRST)
+        try:
+            self.standby.expect(ASKED_FIRST)
+        except BaseException:
+            self.close()
+            raise
 
     def fits(self, policy: Policy, events: Events, stdio: tuple[int, int, int]) -> bool:
         box = self.box

@@ -20,7 +20,6 @@ from husk.cli.exit_codes import INTERRUPTED
 from husk.cli.resident.request import BadRequest, Request, receive
 from husk.cli.resident.same_caller import StartVariables, client_program, facts_of_peer, own_facts
 from husk.cli.run_policy import RunOptions
-from husk.sandbox.errors import HuskError
 from husk.sandbox.runner import Prepared
 
 TYPE_CHECKING = False
@@ -95,7 +94,7 @@ def _prepare() -> Prepared | None:
     its own where a run writes; the fork had only shared it."""
     try:
         return Prepared()
-    except (HuskError, OSError):
+    except Exception:
         return None  # then a run says why, if it concerns one
 
 

@@ -56,6 +56,22 @@ static const char *select_records(const struct fast_listing *listing, int64_t po
     return first;
 }
 
+static void *close_it(void *fd)
+{
+    close((int)(intptr_t)fd);
+    return NULL;
+}
+
+/* In a thread of its own, which may have to wait for it. */
+static void close_elsewhere(int fd)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, close_it, (void *)(intptr_t)fd) == 0)
+        pthread_detach(thread);
+    else
+        close(fd);
+}
+
 bool fast_answer_getdents(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int fd,
                           uint64_t to, int room)
 {
@@ -63,11 +79,19 @@ bool fast_answer_getdents(struct fast_cache *cache, int listener, const struct s
     uint32_t start, size;
     if (fd < 0 || room < 0 || cache->watched) /* a watcher must see that the directory is read: Python reads it */
         return false;
+    /* The link first: a duplicate of a socket could be the last one, and closing it wait for its peer. */
+    snprintf(link, sizeof link, "/proc/%d/fd/%d", notif->pid, fd);
+    if (!fast_placeholder(cache, link, &start))
+        return false;
     int shared = guest_get_fd(notif->pid, fd);
     if (shared < 0)
         return false;
     snprintf(link, sizeof link, "/proc/self/fd/%d", shared);
-    struct fast_dir *dir = fast_placeholder(cache, link, &start) ? fast_cache_find(cache, start, "", 0) : NULL;
+    if (!fast_placeholder(cache, link, &start)) { /* the guest has just exchanged it */
+        close_elsewhere(shared);
+        return false;
+    }
+    struct fast_dir *dir = fast_cache_find(cache, start, "", 0);
     bool kept = dir && dir->listing && unchanged(cache, dir), done = false;
     int64_t position = kept ? lseek(shared, 0, SEEK_CUR) : -1, behind = position;
     if (position >= 0) {

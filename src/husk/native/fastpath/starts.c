@@ -13,8 +13,6 @@
  * all that was taught is forgotten, this included, and its number is never taught again. */
 #include "fastpath/resolve.h"
 
-#include "notify/notify.h"
-
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <stdio.h>
@@ -134,19 +132,19 @@ static struct fast_place *place_at(struct fast_starts *starts, const struct fast
     return &starts->places[(place->ino * 2654435761u ^ place->mount) % FAST_PLACES];
 }
 
-/* Learn which placeholder the descriptor is, by a duplicate: the guest may exchange what the number stands for at any
- * moment, back and forth, and link and inode must be of one file. */
+/* Learn which placeholder the descriptor is: the guest may exchange what the number stands for at any moment, back and
+ * forth, and link and inode must be of one directory. So it is opened once. A duplicate would do that, too; but where
+ * the guest closes its own meanwhile, husk would be the last to close a socket, and might have to wait for its peer. */
 static bool learn(struct fast_cache *cache, const struct fast_asker *asker, int fd, uint32_t *number)
 {
     struct fast_place place;
-    char link[40], info[40];
-    if (asker->by_number)
-        *asker->by_number = true;
-    int copy = guest_get_fd(asker->tid, fd);
-    if (copy < 0)
+    char link[FAST_LONGEST_LINK], info[40];
+    fast_task_link(link, asker, "fd", fd);
+    int opened = open(link, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (opened < 0)
         return false;
-    snprintf(link, sizeof link, "/proc/self/fd/%d", copy);
-    snprintf(info, sizeof info, "/proc/self/fdinfo/%d", copy);
+    snprintf(link, sizeof link, "/proc/self/fd/%d", opened);
+    snprintf(info, sizeof info, "/proc/self/fdinfo/%d", opened);
     int file = open(info, O_RDONLY | O_CLOEXEC);
     bool known = file >= 0 && read_identity(file, &place) && fast_placeholder(cache, link, number);
     if (known)
@@ -154,7 +152,7 @@ static bool learn(struct fast_cache *cache, const struct fast_asker *asker, int 
             (struct fast_place){place.mount, place.ino, *number, cache->starts.epoch};
     if (file >= 0)
         close(file);
-    close(copy);
+    close(opened);
     return known;
 }
 

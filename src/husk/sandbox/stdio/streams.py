@@ -168,11 +168,15 @@ class Streams:
                 # No reader is left. If the box still runs, its terminal hangs up (SIGHUP), as if its window was closed.
                 # The signal goes first: a guest that writes must not get EIO before it.
                 hang_up = self._hang_up
-                if hang_up is not None:
-                    hang_up()
-                os.close(self._master)
-                self._master = -1
-            self._drained.release()
+                try:
+                    if hang_up is not None:
+                        hang_up()
+                finally:
+                    os.close(self._master)
+                    self._master = -1
+                    self._drained.release()
+            else:
+                self._drained.release()
 
     def resize(self) -> None:
         """After SIGWINCH; the host kernel then sends it to the guest's foreground programs too."""

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 
 DIRECTORIES_KEPT = 32768
-LARGE = 4096
 MEANT = os.O_PATH | os.O_NOFOLLOW
 WANTS = (READ, WRITE, READ | WRITE, READ | WRITE)  # by access mode
 
@@ -189,7 +188,7 @@ class HostTree(Tree):
         start = bisect_right(listing, after, key=_cookie)
         if start == len(listing):
             directory.listing = []  # read to its end: not kept for every directory that some `find` walked through
-            if directory.host_order and (self.read_only or len(listing) > LARGE):
+            if directory.host_order and self.read_only:
                 directory.cookies = {}  # positions follow from the host's order again
                 directory.next_cookie = 3
         return (listing[place] for place in range(start, len(listing)))
