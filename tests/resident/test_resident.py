@@ -541,7 +541,8 @@ def test_a_stop_by_a_key(shared: Place, resident: str) -> None:
     """Without a terminal ^Z stops husk and nothing else; then it goes on."""
     shared.ready()
     words = ["run", "--", "sh", "-c", "echo begun; read word; exit $word"]
-    with shared.begin(*words, env={"HUSK_RESIDENT": resident}) as process:
+    # In a group of its own, beside its parent's: Linux does not stop orphaned groups by SIGTSTP.
+    with shared.begin(*words, env={"HUSK_RESIDENT": resident}, process_group=0) as process:
         assert process.stdin is not None and process.stdout is not None
         assert process.stdout.readline() == "begun\n" and served(process.pid) == (resident == "1")
         husks = [process.pid, _worker(shared.resident)] if resident == "1" else [process.pid]
