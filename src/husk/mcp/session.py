@@ -274,7 +274,9 @@ class Session:
     async def close(self) -> None:
         boxes, self.boxes = list(self.boxes.values()), {}
         commits, self.commits = list(self.commits.values()), {}
-        await asyncio.gather(*(held.box.close() for held in boxes), *(commit.snapshot.close() for commit in commits))
+        await asyncio.gather(*(held.box.close() for held in boxes))
+        for commit in commits:  # each removes what no box and no commit needs any more: only the last one can remove all
+            await commit.snapshot.close()
 
 
 def make_sandbox(
