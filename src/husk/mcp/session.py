@@ -275,7 +275,7 @@ class Session:
         boxes, self.boxes = list(self.boxes.values()), {}
         commits, self.commits = list(self.commits.values()), {}
         await asyncio.gather(*(held.box.close() for held in boxes))
-        for commit in commits:  # each removes what no box and no commit needs any more: only the last one can remove all
+        for commit in commits:  # each removes what neither boxes nor commits need any more; the last one, all
             await commit.snapshot.close()
 
 
