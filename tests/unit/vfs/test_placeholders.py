@@ -118,14 +118,17 @@ def test_host_directories_that_were_looked_at(few: Virtual, tmp_path: Path, monk
     assert_first_follows_a_rename(few)
 
 
-@pytest.mark.parametrize("read_only", [True, False])
-def test_a_listing_that_was_read_is_let_go(few: Virtual, tmp_path: Path, read_only: bool) -> None:
-    host = tmp_path / "host"
+def nine_files(host: Path, *, read_only: bool) -> HostTree:
     host.mkdir()
     for number in range(9):
         (host / str(number)).touch()
     kind = HostTree if read_only else WritableHostTree
-    tree = kind(99, os.fsencode(host), uids=UIDS, gids=GIDS)
+    return kind(99, os.fsencode(host), uids=UIDS, gids=GIDS)
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_listing_that_was_read_is_let_go(few: Virtual, tmp_path: Path, read_only: bool) -> None:
+    tree = nine_files(tmp_path / "host", read_only=read_only)
     whole = [(entry.name, entry.cookie) for entry in tree.entries(few.ctx, tree.root, 0)]
     assert len(whole) == 9 and tree.root.listing
     assert list(tree.entries(few.ctx, tree.root, whole[-1][1])) == []
@@ -137,14 +140,9 @@ def test_a_listing_that_was_read_is_let_go(few: Virtual, tmp_path: Path, read_on
 def test_positions_stay_when_a_listing_that_has_lost_a_name_is_let_go(
     few: Virtual, tmp_path: Path, read_only: bool
 ) -> None:
-    host = tmp_path / "host"
-    host.mkdir()
-    for number in range(9):
-        (host / str(number)).touch()
-    kind = HostTree if read_only else WritableHostTree
-    tree = kind(99, os.fsencode(host), uids=UIDS, gids=GIDS)
+    tree = nine_files(tmp_path / "host", read_only=read_only)
     first = [entry.name for entry in tree.entries(few.ctx, tree.root, 0)]  # not to its end
-    (host / os.fsdecode(first[2])).unlink()
+    (tmp_path / "host" / os.fsdecode(first[2])).unlink()
     whole = [(entry.name, entry.cookie) for entry in tree.entries(few.ctx, tree.root, 0)]
     assert [name for name, _ in whole] == [name for name in first if name != first[2]]
     assert list(tree.entries(few.ctx, tree.root, whole[-1][1])) == []

@@ -164,18 +164,16 @@ class Streams:
         finally:
             if screen != self._screen:
                 os.close(screen)
-            if self._master >= 0:
+            try:
                 # No reader is left. If the box still runs, its terminal hangs up (SIGHUP), as if its window was closed.
                 # The signal goes first: a guest that writes must not get EIO before it.
                 hang_up = self._hang_up
-                try:
-                    if hang_up is not None:
-                        hang_up()
-                finally:
+                if self._master >= 0 and hang_up is not None:
+                    hang_up()
+            finally:
+                if self._master >= 0:
                     os.close(self._master)
                     self._master = -1
-                    self._drained.release()
-            else:
                 self._drained.release()
 
     def resize(self) -> None:
