@@ -61,6 +61,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "cred exec loopback",
         "net",
         "http",
+        "made_files",
         "events hooks namecache",
         "syscalls",
         "*",

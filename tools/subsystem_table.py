@@ -16,7 +16,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "threat-model.md"
 BEGIN = "<!-- subsystems: written by tools/subsystem_table.py -->"
 END = "<!-- end of subsystems -->"
 
-WALLED = Walls(pid=True, net=True, mount=True, ipc=True, user=True, landlock=7, own_placeholders=True)
+WALLED = Walls(pid=True, net=True, mount=True, ipc=True, user=True, landlock=7, own_placeholders=True, direct=True)
 BARE = Walls(landlock=7)
 NEVER, SOME, ALWAYS = 0, 1, 2
 

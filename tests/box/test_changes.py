@@ -1,4 +1,5 @@
-"""Changes of an `rw` mount that C makes (native/fastpath/changes.c): the same as Linux's, and as Python's.
+"""Changes that C makes, in `rw` mounts (native/fastpath/changes.c) and in directories of the box's own (own_dirs.c):
+the same as Linux's, and as Python's.
 
 husk is run by an ordinary user here: run as root it acts as the mount's owner, and Python makes every change.
 """
@@ -53,22 +54,27 @@ def user() -> Iterator[User]:
 
 
 @pytest.mark.both_settings
-@pytest.mark.parametrize("seed", [[], ["1"], ["2"]], ids=["plain", "random", "another"])
-def test_same_as_linux(user: User, seed: list[str]) -> None:
+@pytest.mark.parametrize(
+    "program",
+    [["files_changes"], ["files_changes", "1"], ["files_changes", "2"], ["files_own"]],
+    ids=["plain", "random", "another", "own"],
+)
+def test_same_as_linux(user: User, program: list[str]) -> None:
     native = user.folder("native")
+    name, *seed = program
     told = subprocess.run(
-        [*user.wrapper, str(guest_programs() / "files_changes"), *seed], cwd=native, check=True, capture_output=True
+        [*user.wrapper, str(guest_programs() / name), *seed], cwd=native, check=True, capture_output=True
     ).stdout.decode()
     assert told.count("\n") > 200
-    for name, (mode, options) in SIDES.items():
-        work = user.folder(name)
+    for side, (mode, options) in SIDES.items():
+        work = user.folder(side)
         mounts = ["--mount", f"{guest_programs()}:{GUESTS}:ro", "--mount", f"{work}:/workspace:{mode}"]
-        command = [*mounts, *options, "--", f"{GUESTS}/files_changes", *seed]
+        command = [*mounts, *options, "--", f"{GUESTS}/{name}", *seed]
         result = husk(["run", *command], wrapper=user.wrapper, env=user.env)
         assert (result.status, result.err) == (0, ""), result
-        assert result.out.splitlines() == told.splitlines(), name
+        assert result.out.splitlines() == told.splitlines(), side
         same = native if mode == "rw" else user.folder("empty")
-        assert trees.snapshot(work, "/") == trees.snapshot(same, "/"), name
+        assert trees.snapshot(work, "/") == trees.snapshot(same, "/"), side
 
 
 # Runs husk, and tells how many calls Python answered and what is reported as changed.
@@ -84,11 +90,11 @@ def counted(kernel, raw):
     answer(kernel, raw)
 Kernel.answer = counted
 policy = Policy(["/bin/sh", "-c", sys.argv[3]])
-policy.mounts.append(Mount(sys.argv[1], "/work", "rw"))
+policy.mounts.append(Mount(sys.argv[1], "/work", sys.argv[4]))
 with open(os.devnull, "r+b") as null:
     result = Runner(policy, Events(None, None, collect=sys.argv[2] == "off"), (null.fileno(),) * 3).run()
 assert result.exit_code == 0 and not result.faults, result
-print(json.dumps([len(asked), sorted(result.host_changes)]))
+print(json.dumps([len(asked), sorted(result.host_changes + result.changes)]))
 """
 
 LOOP = """
@@ -98,24 +104,38 @@ mv two three; : > three/more; : > one/gone; rm one/gone one/f1*; mv one/f2 one/r
 """
 
 
-def counted(user: User, name: str, cache: str, script: str = LOOP) -> tuple[int, list[list[str]]]:
+def counted(user: User, name: str, cache: str, script: str = LOOP, mode: str = "rw") -> tuple[int, list[list[str]]]:
     work = user.folder(name)
     (work / "one.old").touch()
-    command = [sys.executable, "-c", COUNTED, str(work), cache, script]
+    command = [sys.executable, "-c", COUNTED, str(work), cache, script, mode]
     env = {**os.environ, **user.env}
     done = subprocess.run([*user.wrapper, *command], check=True, capture_output=True, cwd="/", env=env)
     calls, changes = json.loads(done.stdout)
     return calls, changes
 
 
-def test_c_makes_them_and_python_knows(user: User) -> None:
+@pytest.mark.parametrize("mode", ["rw", "cow"])
+def test_c_makes_them_and_python_knows(user: User, mode: str) -> None:
     """Few calls of a loop reach Python. What was changed is reported as if all did, in its order: names in a directory
     that was renamed later, a file that came and went."""
-    calls, changes = counted(user, "on", "on")
-    all_calls, told = counted(user, "off", "off")
+    calls, changes = counted(user, "on", "on", mode=mode)
+    all_calls, told = counted(user, "off", "off", mode=mode)
     assert calls < 300 and all_calls > 500, (calls, all_calls)
     assert changes == told
     assert ["added", "/work/three/g99"] in changes and ["added", "/work/one/renamed"] in changes
+
+
+REMOVING = """
+cd /work; mkdir d; i=0; while [ $i -lt 200 ]; do : > d/f$i; i=$((i+1)); done; : > kept; rm -r d
+"""
+
+
+@pytest.mark.parametrize("mode", ["rw", "cow"])
+def test_c_removes_them(user: User, mode: str) -> None:
+    calls, changes = counted(user, "on", "on", REMOVING, mode)
+    all_calls, told = counted(user, "off", "off", REMOVING, mode)
+    assert calls < 150 and all_calls > 400, (calls, all_calls)
+    assert changes == told == [["added", "/work/kept"]]
 
 
 MISSING = """

@@ -41,6 +41,7 @@ sys.exit(status)
 def counted(arguments: list[str], work: Path, gate: str, monkeypatch: pytest.MonkeyPatch) -> tuple[str, int]:
     """What a guest program wrote, and how many of its questions came through a gate."""
     monkeypatch.setenv("HUSK_GATE", gate)
+    monkeypatch.setenv("HUSK_DIRECT", "0")  # else the names of /usr need no gate
     mounts = ["--mount", f"{guest_programs()}:/guests:ro", "--mount", f"{work}:/workspace:rw"]
     command = [sys.executable, "-c", COUNTING]
     monkeypatch.setattr(running, "husk_command", lambda: command)

@@ -32,7 +32,8 @@ def test_the_process_without_a_filter_cannot_be_had(
     copy = place / "husk"
     assert package.__file__
     shutil.copytree(Path(package.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__", "*.c", "*.h"))
-    build = ["gcc", "-O2", "-static", f"-DHELPER_LINGERS={LINGERS}", *map(str, sorted(SOURCES.glob("*.c")))]
+    sources = map(str, sorted(SOURCES.glob("*.c")))
+    build = ["gcc", "-O2", "-static", f"-I{SOURCES.parent}", f"-DHELPER_LINGERS={LINGERS}", *sources]
     subprocess.run([*build, "-o", str(copy / "native" / "husk-init")], check=True)
     # husk runs in the tests' environment, so the copy has to come first in its path.
     monkeypatch.setenv("HUSK_CMD", f"env PYTHONPATH={place} {sys.executable} -m husk.cli")

@@ -33,7 +33,7 @@ BARE = "--no-namespaces"
 BARE_NEEDS = 6  # Landlock's ABI whose scopes hold signals inside where no namespace does
 PATIENCE = 60.0  # seconds for what must happen soon, on a busy machine too: only a fault can take that long
 # HUSK_RESIDENT=1 and a runtime directory: the tests run through a resident husk (tests/resident).
-INHERITED = ("PYTHONPATH", "PATH", "HUSK_GATE", "HUSK_RESIDENT", "XDG_RUNTIME_DIR")
+INHERITED = ("PYTHONPATH", "PATH", "HUSK_GATE", "HUSK_DIRECT", "HUSK_RESIDENT", "XDG_RUNTIME_DIR")
 COMPARED = {"lines": 0, "runs": 0}  # by differential tests, for the summary at the end (tests/conftest.py)
 
 

@@ -19,12 +19,15 @@ LOADER_SOURCES = HERE.parent.parent / "src" / "husk" / "native" / "loader"
 CFLAGS = shlex.split(
     "-std=gnu11 -O2 -Wall -Wextra -Werror -ffreestanding -fPIE -fvisibility=hidden -fno-stack-protector"
     " -fno-asynchronous-unwind-tables -fcf-protection=none -mgeneral-regs-only"
-    " -fno-tree-loop-distribute-patterns"
+    " -fno-tree-loop-distribute-patterns -fno-jump-tables"
 )
 LDFLAGS = shlex.split(
     "-nostdlib -static-pie -Wl,--no-dynamic-linker -Wl,-z,noexecstack -Wl,-z,norelro -Wl,--build-id=none"
     " -Wl,-z,max-page-size=4096 -Wl,-z,noseparate-code"
 )
+
+
+SOURCES = ("start.S", "resident.S", "main.c", "names.c", "names_entry.S", "stack.c", "elf.c", "string.c")
 
 
 class Finished:
@@ -42,11 +45,12 @@ class Bench:
     def __init__(self, work: Path) -> None:
         self.work = work
         self.supervisor = work / "supervisor"
-        self.include = ["-I", str(LOADER_SOURCES), "-I", str(write_call_table(work / "include"))]
+        folders = (LOADER_SOURCES.parent, LOADER_SOURCES, write_call_table(work / "include"))
+        self.include = [f"-I{folder}" for folder in folders]
         given = os.environ.get("HUSK_LOADER")
         self.loader = Path(given) if given else work / "husk-loader"
         if not given:
-            sources = [LOADER_SOURCES / n for n in ("start.S", "resident.S", "main.c", "stack.c", "elf.c", "string.c")]
+            sources = [LOADER_SOURCES / n for n in SOURCES]
             self.cc(self.loader, *sources, flags=[*CFLAGS, *self.include, *LDFLAGS])
         self.cc(self.supervisor, HERE / "supervisor.c", flags=["-O1", *self.include])
 

@@ -27,9 +27,11 @@ ROOMS = {
 }
 # Names that Python, the linker, or gcc (for the loader, which has no C library) choose.
 GIVEN = {"PyInit__core", "main", "_start", "memcpy", "memmove", "memset", "strlen"}
-# C structs of Python classes have the class's name. protocol.h and resident.h are shared with tests and other programs.
-CLASSES = {"Listener", "Call", "Recorder", "Manifest", "Tree"}
-SHARED = {"husk_exec_info", "husk_resident"}
+# C structs of Python classes have the class's name. protocol.h, resident.h and directories.h are shared with tests and
+# other programs.
+CLASSES = {"Listener", "Call", "Recorder", "Manifest", "Tree", "VfsLock"}
+SHARED = {"husk_exec_info", "husk_resident", "husk_names", "husk_directories", "husk_directory", "husk_site"}
+SHARED |= {"husk_directory_kind"}
 # The manifest is the file's own bytes (docs/formats/manifest.md); its reader's struct is called just that.
 SHARED |= {"manifest"}
 

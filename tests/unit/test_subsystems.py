@@ -43,7 +43,8 @@ def test_a_stale_table_would_be_noticed() -> None:
     ("name", "walled", "bare"),
     [
         ("read", subsystem_table.ALWAYS, subsystem_table.ALWAYS),
-        ("openat", subsystem_table.NEVER, subsystem_table.NEVER),
+        ("openat", subsystem_table.SOME, subsystem_table.NEVER),
+        ("openat2", subsystem_table.NEVER, subsystem_table.NEVER),
         ("ioctl", subsystem_table.SOME, subsystem_table.SOME),
         ("semop", subsystem_table.ALWAYS, subsystem_table.NEVER),
         ("kill", subsystem_table.ALWAYS, subsystem_table.ALWAYS),

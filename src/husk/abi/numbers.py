@@ -213,6 +213,10 @@ IPV6_TWINS = {  # husk sets the same for IPv4, which IPv6 sockets of a mapped ne
 # leads the C library's call there (native/loader/resident.h, docs/design/002-signals.md).
 RESIDENT_SIGACTION = 0x567F00000A82
 
+# Behind the `syscall` instruction of the resident region by which a guest looks up the names of the host's /usr itself,
+# in the box's own mount namespace (docs/design/026-direct-names.md).
+RESIDENT_DIRECT = 0x567F00000B82
+
 # rt_sigaction: programs ask for the action of these to change a flag of it. glibc's posix_spawn asks about every signal
 # there is, so each one here costs each start of a program some 10 microseconds.
 SIGNALS_ASKED_ABOUT = {

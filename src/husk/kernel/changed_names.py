@@ -73,12 +73,12 @@ class ChangedNames:
             self._set(target, "added", on_host)
 
     def made_on_host(self, records: Sequence[tuple[str, bytes, bytes]]) -> None:
-        """What C changed on `rw` mounts (native/fastpath/changes.c): files only."""
+        """What C changed on `rw` mounts and in layers (native/fastpath/changes.c): files only."""
         for kind, path, other in records:
             if kind in "rR":
                 self.renamed(path, other, True, replaced=kind == "R", directory=False)
             else:
-                self.note("added" if kind == "a" else "deleted", path, True)
+                self.note("added" if kind in "aA" else "deleted", path, kind in "ad")
 
     def exchanged(self, one: bytes, other: bytes, on_host: bool) -> None:
         with self._lock:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from husk.kernel.exec.program import Program
+    from husk.kernel.hooks import Hooks
     from husk.vfs.node import Node
     from husk.vfs.opening import Opened
 
@@ -308,6 +309,11 @@ class Events:
                 self._trace(line)
             except Exception:
                 self.lost += 1
+
+
+def watched(events: Events, hooks: Hooks | None) -> bool:
+    """Does anybody want to be told of each name? Then husk has to see them all."""
+    return events.watching or (hooks is not None and hooks.see_names())
 
 
 def _arguments(call: Call, where: int) -> list[bytes]:

@@ -376,7 +376,8 @@ class Kernel:
             for tid in list(self._threads):
                 wake_thread(tid)
             time.sleep(0.0005)
-        self.note_changes()
+        with self.vfs.lock:  # which reads what C made in layers
+            self.note_changes()
         if self._own_names:
             self.names.close()
         self.tasks.close()

@@ -9,7 +9,9 @@ import errno
 import os
 import stat as st
 
+from husk.kernel.made_files import MadeFiles
 from husk.vfs.host_view import MISSING, given_view
+from husk.vfs.layer.inodes import LayerDir
 from husk.vfs.node import ROOT_CONTEXT, Dir
 
 TYPE_CHECKING = False
@@ -26,6 +28,7 @@ A_FEW, ENOUGH = 4, 128  # names of one directory that were asked for, before all
 NAMES_FOR_ONE = 32  # that many may be taught at once for each that was asked for: teaching is a tenth of an answer
 MEMORY_DEVICES = 1  # the major number of null, zero, full, random and urandom
 NO_FILE = (-1, b"", 0, 0, 0, 0)
+USR, DIRECTORIES = b"/usr", "husk-directories"  # the second as in native/loader/directories.h
 
 
 class NameCache:
@@ -41,6 +44,7 @@ class NameCache:
         self._mixed: dict[tuple[int, bytes], tuple[Dir, int]] = {}
         self._taught: set[int] = set()
         self._losses = 0
+        self._made = MadeFiles(listener, vfs.state)
         self._program_homes: set[int] = set()  # directories of taught programs and interpreters
         places = vfs.state.placeholder_prefix
         listener.cache_identity(creds.uid, creds.gid, host_uid, sorted(creds.groups), places, creds.over_files)
@@ -48,6 +52,21 @@ class NameCache:
         image = vfs.root.tree.mapped_image()
         if image is not None:
             listener.cache_image(*image)
+
+    def show_usr(self, root: int) -> None:
+        """Guests see the host's /usr in their own root, `root`. What is taught of it they look up themselves, where
+        husk-init could make the table for that."""
+        try:
+            table = os.open(DIRECTORIES, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root)
+        except OSError:
+            return
+        try:
+            usr = self._vfs.walk(self._vfs.context, self._vfs.root, USR)
+            lower = usr.lower if isinstance(usr, LayerDir) else None
+            if lower is not None and lower.path == USR:
+                self._listener.cache_direct(table, lower.fd, USR)
+        finally:
+            os.close(table)
 
     def turn_off(self) -> None:
         """For good. Each answer of the cache is right for one user only."""
@@ -66,7 +85,8 @@ class NameCache:
             pass  # the host failed just now. Nothing is lost: the name will be looked up again
 
     def learn_place(self, call: Call, start: Dir, name: bytes) -> None:
-        """A name came or went the long way, in a host directory. Teach that directory, so that C does it next time."""
+        """A name came or went the long way. Teach its directory, so that C does it next time, if it is the host's, or
+        the box's own alone."""
         cut = name.rfind(b"/") + 1
         try:
             with self._vfs.lock:
@@ -76,8 +96,8 @@ class NameCache:
                 for number in _numbers(start, name):
                     if (number, name[:cut]) not in self._settled:
                         there = self._directory(call, start, name[:cut])
-                        if there is not None:
-                            self._teach_directory(number, name[:cut], there)
+                        if there is not None and not self._teach_directory(number, name[:cut], there):
+                            self._teach_own(call, number, name[:cut], there)
         except OSError:
             pass  # as in `learn`
 
@@ -198,6 +218,12 @@ class NameCache:
             self._listener.cache_changes(number, key, os.path.join(self._vfs.path_of(directory), b""))
         return True
 
+    def _teach_own(self, call: Call, number: int, key: bytes, directory: Dir) -> None:
+        if not self.watched:
+            path = os.path.join(self._vfs.path_of(directory), b"")
+            self._taught.add(id(directory))
+            self._made.teach(call, number, key, directory, path)
+
     def _teach_name(self, call: Context, number: int, name: bytes, directory: Dir, last: bytes) -> int:
         """Teach one name in a directory where the box has changed something. What kind of file it is; 0: none."""
         try:
@@ -294,22 +320,25 @@ class NameCache:
                 self._listener.program_learn(name, file, interpreter, *link, info, named)
 
     def forget(self, directory: Dir, structural: bool) -> None:
-        """Called by the vfs before a change becomes visible."""
+        """Called by the vfs before a change becomes visible. C comes first: an application's signal handler may raise
+        an exception at any step, and then what is remembered here may be too much, but not too little."""
         if structural:
+            # Once one hard-linked file was changed through another name, the host's stat of hard links no longer holds.
+            self._listener.cache_forget(0, True, directory.tree.hard_links_changed, True)
             self._settled.clear()
             self._mixed.clear()
             self._taught.clear()
             self._program_homes.clear()
-            # Once one hard-linked file was changed through another name, the host's stat of hard links no longer holds.
-            self._listener.cache_forget(0, True, directory.tree.hard_links_changed, True)
+            self._made.forget(None)
             return
         # C asks the host for every name of a host directory, so there new names and missing ones need no word.
         taught = id(directory) in self._taught and not directory.tree.writes_to_host
+        self._listener.cache_forget(id(directory), taught, False, id(directory) in self._program_homes)
         if taught:
-            self._taught.discard(id(directory))
             self._settled.clear()
             self._mixed.clear()
-        self._listener.cache_forget(id(directory), taught, False, id(directory) in self._program_homes)
+            self._taught.discard(id(directory))
+            self._made.forget(directory)
 
 
 def _numbers(start: Dir, name: bytes) -> list[int]:

@@ -1,5 +1,7 @@
 /* native: the module object and its table of functions, which the rooms define. */
 #include "core.h"
+#include "fastpath/vfs_lock.h"
+#include "gate/gate.h"
 #include "host/host.h"
 #include "notify/notify.h"
 #include "remote/remote.h"
@@ -60,6 +62,8 @@ static PyMethodDef functions[] = {
     {"socket_kind", host_py_socket_kind, METH_VARARGS, "socket_kind(fd) -> (family, type); ENOTSOCK"},
     {"shares_table", guest_py_shares_table, METH_VARARGS,
      "shares_table(tid, tid): do they share a descriptor table? False where the host does not tell"},
+    {"search_library", gate_py_search_library, METH_VARARGS,
+     "search_library(path): learn the call sites of a dynamic loader and the C library beside it, for later boxes"},
     {"same_open_file", guest_py_same_open_file, METH_VARARGS,
      "same_open_file(tid, fd, own_fd): is that thread's descriptor a duplicate of ours?"},
     {"ipc_make", host_py_ipc_make, METH_VARARGS, "ipc_make(kind, key, count, mode): the id of a new object"},
@@ -77,7 +81,7 @@ static PyMethodDef functions[] = {
     {"kill_marked", host_py_kill_marked, METH_VARARGS,
      "kill_marked(mark, mask): kill every process whose hard limit on file locks is `mark` in the bits of `mask`; how "
      "many were alive"},
-    {"landlock_ruleset", remote_py_landlock_ruleset, METH_VARARGS, "landlock_ruleset(fs, scoped): without rules"},
+    {"landlock_ruleset", remote_py_landlock_ruleset, METH_VARARGS, "landlock_ruleset(fs, scoped, files=())"},
     {"open_without", remote_py_open_without, METH_VARARGS,
      "open_without(path, flags, fs): open a file that later lacks these Landlock rights"},
     {"landlock_abi", host_py_landlock_abi, METH_NOARGS, "landlock_abi(): the kernel's Landlock version, 0 for none"},
@@ -109,6 +113,7 @@ static const struct {
     {"Recorder", &trace_recorder_spec, &trace_recorder_type},
     {"Manifest", &manifest_spec, &manifest_type},
     {"Tree", &tree_spec, &tree_type},
+    {"VfsLock", &fast_lock_spec, &fast_lock_type},
 };
 
 static int add_types(PyObject *self)

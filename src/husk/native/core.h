@@ -15,8 +15,8 @@
  *   loader/     loader_                     husk-loader, a program of its own
  *
  * `_py_` follows the prefix where Python calls the function, which then holds the GIL. The C struct of a Python class
- * has the class's name: Listener, Call, Recorder, Manifest, Tree. tests/unit/test_native_names.py checks the built
- * objects and the headers.
+ * has the class's name: Listener, Call, Recorder, Manifest, Tree, VfsLock. tests/unit/test_native_names.py checks the
+ * built objects and the headers.
  *
  * Ownership. A function that returns a descriptor gives it to the caller. A descriptor argument stays the caller's
  * unless the declaration says otherwise. Errors in C are -errno. Code without the GIL never calls Python. */

@@ -121,6 +121,9 @@ class Box:
             pinned = next((one.record for one in (before, self.start) if one and one.record.manifests), unnamed)
             self.source = ImageSource(policy.image, policy.store, pinned)
             policy.adopt(self.source)
+        if before is not None:
+            self.plan = self.plan.settled()
+            self.walls = self.plan.walls
         wanted = (self.source.uid, self.source.gid) if self.source and not self.source.on_host else None
         self.ids = self.plan.ids(wanted)
         policy.workdir = policy.workdir or WORKDIR
@@ -219,6 +222,8 @@ class Box:
             self._learned = Listener(-1, cookie, self.loader_fd)  # without a guest: it only holds the cache
             files = self.files
             self._names = NameCache(self._learned, files.vfs, files.creds, self.ids.host_uid, cached=True)
+            if self.walls.direct:
+                self._names.show_usr(self._root)
             if self.before is not None and any(tree.hard_links_changed for _, tree in self.files.layers):
                 self.files.vfs.invalidate(self.files.vfs.root, True)  # it must not ask the host about hard links
         gates, closing = self.plan.gates, tuple(self.plan.closing)

@@ -74,8 +74,9 @@ class Files:
 
     def changes(self) -> list[tuple[str, str]]:
         found = []
-        for where, tree in self.layers:
-            found += [(change, os.fsdecode(where.rstrip(b"/") + path)) for change, path in tree.changes()]
+        with self.vfs.lock:
+            for where, tree in self.layers:
+                found += [(change, os.fsdecode(where.rstrip(b"/") + path)) for change, path in tree.changes()]
         return sorted(found, key=lambda item: item[1])
 
     def changes_of_run(self, changed: ChangedNames) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:

@@ -9,7 +9,7 @@ import os
 
 from husk.sandbox.errors import NoNamespaces, missing
 from husk.walls.filter import compile_filter, notify_all
-from husk.walls.gates import closing_calls
+from husk.walls.gates import closing_calls, may_show_usr
 from husk.walls.gates import wanted as gates_wanted
 from husk.walls.ids import Ids, may_switch_user
 from husk.walls.landlock import SCOPES_SIGNALS
@@ -44,6 +44,20 @@ class Plan:
         self.rules = compile_filter(walls, self.cookie, noticed)
         self.filter = self.rules if policy.trace is None else notify_all(self.rules, self.cookie)
 
+    def filter_for(self, *, direct: bool) -> bytes:
+        """Without `direct` every name of the program is to come to husk."""
+        if direct or not self.walls.direct:
+            return self.filter
+        walls = self.walls.but(direct=False, one_user=self.walls.one_user)
+        return compile_filter(walls, self.cookie, self.closing)
+
+    def settled(self) -> Plan:
+        """A kept box has given the policy its image and its mounts by now: the plan that fits them."""
+        direct, one_user = self.walls.direct and _shows_usr(self.policy), not self.policy.image
+        if (direct, one_user) == (self.walls.direct, self.walls.one_user):
+            return self
+        return Plan(self.policy, self.walls.but(direct=direct, one_user=one_user))
+
     def ids(self, wanted: tuple[int, int] | None) -> Ids:
         """The guest's ids; `wanted` are those of the image, if it names any."""
         return Ids(user_namespace=self.walls.user, keep_user="user" in self.policy.weaken, wanted=wanted)
@@ -56,9 +70,12 @@ def behind_walls(policy: Policy, attempt: Callable[[Plan], T]) -> T:
         raise missing("proc")
     weaken, outside = policy.weaken, policy.outside
     devices = frozenset(passed.kind for passed in policy.devices)
+    direct = _shows_usr(policy)
 
     def possible(*, namespaces: bool) -> Walls:
-        return walls_here(namespaces=namespaces, outside=outside, image=bool(policy.image), devices=devices)
+        return walls_here(
+            namespaces=namespaces, outside=outside, image=bool(policy.image), devices=devices, direct=direct
+        )
 
     walls = possible(namespaces=policy.namespaces and "namespaces" not in weaken)
     if not walls.landlock:
@@ -75,6 +92,17 @@ def behind_walls(policy: Policy, attempt: Callable[[Plan], T]) -> T:
     if os.geteuid() == 0 and "user" not in weaken and (lacking := may_switch_user(user_namespace=False)):
         raise missing("user", f"{lacking} is missing; no namespaces, {denied}")
     return attempt(Plan(policy, walls))
+
+
+def _shows_usr(policy: Policy) -> bool:
+    """Not in an image, and not where husk has to see each call or answers as another runtime."""
+    ordinary = not policy.image and policy.trace is None and policy.emulation is None
+    return ordinary and may_show_usr(mounted(policy), policy.store)
+
+
+def mounted(policy: Policy) -> list[tuple[str, str]]:
+    """Source and target of each mount."""
+    return [(mount.source if mount.mode != "image" else "", mount.target) for mount in policy.mounts]
 
 
 def weakened(policy: Policy, walls: Walls) -> list[str]:

@@ -11,6 +11,7 @@ import errno
 import os
 import time
 
+from husk.kernel.events import watched
 from husk.native import INIT
 from husk.sandbox.errors import HuskError, missing
 from husk.sandbox.filesystem import find_program, not_started, working_directory
@@ -58,10 +59,11 @@ def launch(
     try:
         given = stdio if capture is None else capture.stdio
         streams = _streams(given, policy, box)
+        direct = box.walls.direct and not watched(events, hooks)
         order = Order(
             INIT,
             box.loader_fd,
-            box.plan.filter,
+            box.plan.filter_for(direct=direct),
             _rlimits(box, policy),
             given if streams is None else streams.guest,
             joined=box.joined,
@@ -72,6 +74,7 @@ def launch(
             person=-1 if streams is None else streams.person,
             mark=_mark(box),
             leads=_leads_session() and (streams is None or streams.slave < 0),
+            direct=direct,
         )
         served = _serve(box, order, policy, events, stop, hooks)
         run = Run(box, served, policy, events, stop, program, started, streams, capture)
@@ -103,15 +106,17 @@ class Standby:
         self._box, self.events, self._stop = box, events, Stop()
         nothing = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         try:
+            direct = box.walls.direct and not watched(events, hooks)
             order = Order(
                 INIT,
                 box.loader_fd,
-                box.plan.filter,
+                box.plan.filter_for(direct=direct),
                 _rlimits(box, policy),
                 [nothing] * 3,
                 joined=box.joined,
                 mark=_mark(box),
                 leads=_leads_session(),
+                direct=direct,
             )
             self._served = _serve(box, order, policy, events, self._stop, hooks)
         finally:

@@ -6,15 +6,17 @@ from __future__ import annotations
 import os
 
 from husk.kernel.events import Events, Full
+from husk.native._core import search_library
 from husk.sandbox.box import Box
 from husk.sandbox.errors import HuskError
 from husk.sandbox.launch import Stop
-from husk.sandbox.plan import behind_walls
+from husk.sandbox.plan import behind_walls, mounted
 from husk.sandbox.policy import Policy
 from husk.sandbox.result import ended_by
 from husk.sandbox.run import Standby, collect, launch
 from husk.sandbox.stdio.std_fds import may_hand_over
 from husk.vfs.image.default_image import host_sources
+from husk.walls.gates import may_show_usr
 from husk.walls.gates import wanted as gates_wanted
 
 TYPE_CHECKING = False
@@ -28,10 +30,19 @@ if TYPE_CHECKING:
     from husk.sandbox.run import Run
     from husk.sandbox.stdio.capture import Kept
 
-__all__ = ["Events", "Full", "Prepared", "Runner"]
+__all__ = ["Events", "Full", "Prepared", "Runner", "know_libraries"]
 
 # By the dynamic loader of every program, wherever a distribution has its C library.
 ASKED_FIRST = (b"/etc/ld.so.preload", b"/etc/ld.so.cache", b"/lib/x86_64-linux-gnu/libc.so.6", b"/lib64/libc.so.6")
+
+
+# The dynamic loader of nearly all programs.
+LOADER = b"/lib64/ld-linux-x86-64.so.2"
+
+
+def know_libraries() -> None:
+    """Gates want to know the call sites of the C library: find them before workers are forked, once for all of them."""
+    search_library(LOADER)
 
 
 class Prepared:
@@ -54,6 +65,7 @@ class Prepared:
         box = self.box
         return (
             policy.fits_usual_box()
+            and (not box.walls.direct or may_show_usr(mounted(policy), policy.store))
             and not events.watching
             and all(map(may_hand_over, stdio))
             and gates_wanted() == box.plan.gates

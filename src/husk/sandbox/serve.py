@@ -9,6 +9,7 @@ import _signal  # type: ignore[import-not-found]  # the bare C module: see cli/c
 import _thread
 import os
 
+from husk.kernel.events import watched
 from husk.kernel.kernel import Kernel
 from husk.kernel.syscalls.execve import names_in
 from husk.kernel.tasks import Tasks
@@ -53,7 +54,7 @@ class Served:
         self.recorder = _recorder(box)
         if policy.emulation is not None:
             hooks = policy.emulation.hooks(hooks)
-        cached = self.recorder is None and not (events.watching or (hooks is not None and hooks.see_names()))
+        cached = self.recorder is None and not watched(events, hooks)
         self.launch: Launch | None = Launch(box.walls, box.ids, order, workdir_fd)
         stop.reaches(self.launch)
         try:

@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from husk.vfs.walk import Walker
 
 DELETED = b" (deleted)"
+SHOWN = b"/husk-host"  # where a box's mount namespace shows the host's /usr (native/init/builder.c)
+
+
+def _host_name(link: bytes) -> bytes:
+    """The host's name of a file that a guest opened itself there (docs/design/026-direct-names.md)."""
+    return link[len(SHOWN) :] if link.startswith(SHOWN + b"/") else link
 
 
 class Handles:
@@ -35,6 +41,7 @@ class Handles:
         with self._lock:
             if not link.startswith(b"/"):
                 return None
+            link = _host_name(link)
             directory = self._state.dir_of(link)
             if directory is not None:
                 return directory.tree.current(directory)
@@ -64,6 +71,7 @@ class Handles:
     def is_writable_host_file(self, link: bytes, dev: int, ino: int, via: bytes) -> bool:
         """Does an `rw` mount show this file? It may lie below a read-only mount as well."""
         with self._lock:
+            link = _host_name(link)
             return any(
                 tree.writes_to_host and not tree.read_only and tree.node_of_host(link, dev, ino, via) is not None
                 for tree in self._nearest_first(link)

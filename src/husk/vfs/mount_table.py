@@ -27,7 +27,7 @@ class MountTable:
 
     def after_fork(self) -> None:
         """In a forked child: another thread of the parent may have held the lock. Only this thread is left."""
-        self.lock._at_fork_reinit()  # type: ignore[attr-defined]  # not in typeshed
+        self.lock.after_fork()
 
     def subscribe(self, listener: Listener) -> None:
         """`listener` is called before each change becomes visible, under the lock."""

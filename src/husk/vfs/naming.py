@@ -135,8 +135,8 @@ class Naming:
             directory.tree.rmdir(ctx, directory, trail.last)
             ctx.changed("deleted", directory, trail.last)
 
-    def unlink(self, ctx: Context, start: Dir, path: bytes) -> Tree:
-        """The tree that the name was in."""
+    def unlink(self, ctx: Context, start: Dir, path: bytes) -> Dir:
+        """The directory that the name was in."""
         with self._lock:
             trail = self._walker.trail(ctx, start)
             directory = self._walker.parent_of(ctx, start, path, trail)
@@ -152,7 +152,7 @@ class Naming:
             self._invalidate(directory, node.kind == st.S_IFLNK)
             directory.tree.unlink(ctx, directory, trail.last)
             ctx.changed("deleted", directory, trail.last)
-            return directory.tree
+            return directory
 
     # -- renaming ----------------------------------------------------------------------------------------------
     def rename(self, ctx: Context, old_start: Dir, old: bytes, new_start: Dir, new: bytes, flags: int = 0) -> Tree:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from husk.vfs.host_view import HostView
     from husk.vfs.layer.watch_mirror import MirrorDir
 
+    # The directory of real files, user and group of a new one, the directory's attributes, and all its names, with the
+    # number of the real file, or 0 where only the tree may remove it.
+    OwnDirectory = tuple[int, int, int, bytes, list[tuple[bytes, int]]]
+
 
 # The extended attributes that hold POSIX ACLs: that of a file, and that of what will be made in a directory.
 ACL_ACCESS, ACL_DEFAULT = ACLS = b"system.posix_acl_access", b"system.posix_acl_default"
@@ -430,6 +434,25 @@ class Tree:
     def plain_changes(self, directory: Dir) -> bool:
         """May plain files come and go in this directory of the host without asking here? (fastpath/changes.c)"""
         return False
+
+    def own_directory(self, ctx: Context, directory: Dir) -> OwnDirectory | None:
+        """May plain files be made and removed in this directory of a layer without asking here
+        (fastpath/own_dirs.c)?"""
+        return None
+
+    def may_be_own(self, directory: Dir) -> bool:
+        """Is it likely that `own_directory` has an answer?"""
+        return False
+
+    def removed_outside(self, directory: Dir, name: bytes, number: int, when: int) -> None:
+        """Such a file was removed; its name is still there. May be called again for the same."""
+
+    def made_outside(
+        self, directory: Dir, name: bytes, number: int, mode: int, uid: int, gid: int, when: int
+    ) -> Node:
+        """The node of such a file that was made: its name, the number of its real file, and when. Nothing is changed
+        here."""
+        raise NotImplementedError
 
     # -- from the host back to a node --------------------------------------------------------------------------
     def node_of_host(self, path: bytes, dev: int, ino: int, via: bytes) -> Node | None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import errno
 import os
-from _thread import RLock
 
+from husk.native._core import VfsLock
 from husk.vfs.fd_reserve import is_in_reserve
 from husk.vfs.invalidation import Invalidation
 
@@ -41,7 +41,6 @@ class State:
         "_devices",
         "_ended",
         "_inodes",
-        "_nodes_left",
         "_orphans",
         "_placeholders",
         "_removed_mirrors",
@@ -68,7 +67,7 @@ class State:
         # The host kernel shows resolved names in /proc/PID/fd, so keep a resolved one to compare with.
         self.path = os.path.realpath(path)
         self.fd, self.files_fd, self.placeholders_fd = self._open()
-        self.lock = RLock()  # the vfs's: whoever changes a tree of the box holds it
+        self.lock = VfsLock()  # whoever looks at a tree of the box, or changes one, holds it
         self.invalidation = Invalidation()
         self.nodes: dict[int, Node] = {}  # file number -> node
         self.unnamed: dict[int, Node] = {}  # host inode number of an open file without its name -> node
@@ -82,7 +81,6 @@ class State:
         self._watched_files: dict[tuple[int, int], tuple[int, int]] = {}  # host identity -> the guest's, for fdinfo
         self.nodes_refused = 0
         self._removed_mirrors: dict[bytes, Dir] = {}  # where the mirror of a removed directory lay -> directory
-        self._nodes_left = 1 << 62  # names the guest may still make; each takes memory of husk's
         self._ended = False
         self._orphans: dict[int, None] = {}
         self._inodes = 1 << 32
@@ -121,6 +119,7 @@ class State:
         return self._ended
 
     def close(self) -> None:
+        self.lock.close()
         for fd in (*self.o_path_fds.values(), *self.pins.values()):
             os.close(fd)
         self.o_path_fds.clear()
@@ -131,19 +130,19 @@ class State:
 
     # -- how much there may be ---------------------------------------------------------------------------------
     def limit_nodes(self, most: int) -> None:
-        """From now on the guest may make so many names."""
-        self._nodes_left = most
+        """From now on the guest may make so many names; each takes memory of husk's. C counts those that it makes."""
+        self.lock.room = most
 
     def room_for(self, nodes: int) -> None:
         """ENOSPC, as on a file system without inodes left. Asked before the host is touched, counted after."""
-        if nodes > self._nodes_left:
+        if nodes > self.lock.room:
             self.nodes_refused += 1
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def count(self, nodes: int) -> None:
         """Names the guest made, minus names it removed. Removing a name it did not make gives it one more; there are
         only so many such names."""
-        self._nodes_left -= nodes
+        self.lock.room -= nodes
 
     def new_device(self) -> int:
         """An st_dev for a tree: major 0, as Linux numbers file systems without a device."""
@@ -162,6 +161,12 @@ class State:
         """Inode and file numbers come from one counter, above what host file systems commonly use."""
         self._inodes += 1
         return self._inodes
+
+    def new_numbers(self, count: int) -> tuple[int, int]:
+        """So many at once: the first, and the one behind the last."""
+        first = self._inodes + 1
+        self._inodes += count
+        return first, first + count
 
     # -- files -------------------------------------------------------------------------------------------------
     def keep(self, number: int, node: Node) -> None:

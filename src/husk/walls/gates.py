@@ -1,21 +1,29 @@
-"""Layer walls: may guests ask about names through a gate (native/gate, docs/design/025-gate.md), and what ends that.
+"""Layer walls: may guests ask about names through a gate (native/gate, docs/design/025-gate.md), or look up those of
+the host's /usr themselves (docs/design/026-direct-names.md), and what ends that.
 
-A gate answers in the name of the whole box. So it closes before a guest can be told apart from the others: when it gets
-a filter of its own, or a tracer that has to see its calls. Those calls are native; the filter shows them to husk.
+Both answer in the name of the whole box. So they end before a guest can be told apart from the others: when it gets a
+filter of its own, or a tracer that has to see its calls. Those calls are native; the filter shows them to husk.
 """
 
 from __future__ import annotations
 
 import os
+import stat as st
 
 from husk.abi.registry import ROWS
 from husk.abi.registry.rules import Arg
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from husk.abi.registry.rules import ArgTest, Walls
 
-__all__ = ["CLOSING", "closing_calls", "wanted"]
+__all__ = ["CLOSING", "USR", "closing_calls", "may_show_usr", "wanted"]
+
+USR = "/usr"
+# What tells where husk keeps state, stores and the resident's socket.
+PLACES = ("HUSK_STATE", "HUSK_STORE", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "TMPDIR")
 
 _SECCOMP, _PRCTL, _PTRACE = 317, 157, 101
 
@@ -30,6 +38,29 @@ CLOSING = {
 def wanted() -> int:
     """0: no gates. 2: gates wherever they are possible, which is slow on a busy machine and good for tests."""
     return {"0": 0, "eager": 2}.get(os.environ.get("HUSK_GATE", ""), 1)
+
+
+def may_show_usr(mounts: Iterable[tuple[str, str]], store: str) -> bool:
+    """May the guests of a box see the host's /usr itself? Not where a mount covers a part of it: what is covered is
+    closed. Not where a mount shows a part of it, too: that may have rules, and changes, of its own. And not where husk
+    keeps something there. `mounts` are pairs of source and target, `store` is the one that was asked for."""
+    if wanted() == 0 or os.environ.get("HUSK_DIRECT") == "0":
+        return False
+    for source, target in mounts:
+        real = os.path.realpath(source) if source else ""  # an image has none
+        if _lies_in(target, USR) or (real and (_lies_in(real, USR) or _lies_in(USR, real))):
+            return False
+    own = [store, os.path.expanduser("~"), *(os.environ.get(name, "") for name in PLACES)]
+    if any(path and _lies_in(os.path.realpath(path), USR) for path in own):
+        return False
+    try:
+        return st.S_ISDIR(os.lstat(USR).st_mode)
+    except OSError:
+        return False
+
+
+def _lies_in(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
 def closing_calls(walls: Walls) -> dict[int, list[list[ArgTest]]]:

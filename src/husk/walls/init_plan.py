@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from husk.walls.ids import Ids
 
 PLAN_MAGIC, SWITCH_USER, TERMINAL, WAIT, JOIN, PERSON, PRIVATE_NETWORK, LEADS = 0x344E4C50, 1, 2, 4, 8, 16, 32, 64
+DIRECT = 128
 TERMINAL_FD, START_FD, JOIN_FD, PERSON_FD = 7, 8, 9, 14
 SAID_GO, SAID_END = b"g", b"e"
 
@@ -33,11 +34,13 @@ START = struct.Struct("<QII")
 class Order:
     """What husk-init needs to launch one run. Without `argv` the guest waits behind its walls until it is told what to
     run. `terminal` is the box's terminal. `person` is the person's terminal, where husk is going to change its modes.
-    `leads`: it leads a session of its own. `joined` are descriptors of the box's namespaces, where an earlier run made
-    them. `mark` is the hard limit on file locks that husk knows the run's processes by (husk.sandbox.orphans)."""
+    `leads`: it leads a session of its own. `direct`: it may look up names of /usr itself. `joined` are descriptors
+    of the box's namespaces, where an earlier run made them. `mark` is the hard limit on file locks that husk knows the
+    run's processes by (husk.sandbox.orphans)."""
 
     __slots__ = (
         "argv",
+        "direct",
         "env",
         "filter",
         "init",
@@ -68,11 +71,13 @@ class Order:
         person: int = -1,
         mark: int = 0,
         leads: bool = False,
+        direct: bool = False,
     ) -> None:
         self.init, self.loader_fd, self.filter, self.rlimits = init, loader_fd, program_filter, rlimits
         self.stdio, self.joined = stdio, joined
         self.program, self.argv, self.env = program, argv, env
         self.terminal, self.person, self.mark, self.leads = terminal, person, mark, leads
+        self.direct = direct
 
 
 def pack(walls: Walls, ids: Ids, order: Order) -> bytes:
@@ -90,6 +95,7 @@ def pack(walls: Walls, ids: Ids, order: Order) -> bytes:
         | (JOIN if order.joined else 0)
         | (PERSON if order.person >= 0 else 0)
         | (LEADS if order.leads else 0)
+        | (DIRECT if order.direct else 0)
         | (PRIVATE_NETWORK if walls.private_net else 0),
         clone_flags(walls),
         ids.uid,

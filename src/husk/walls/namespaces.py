@@ -32,10 +32,11 @@ def clone_flags(walls: Walls) -> int:
 
 
 def walls_here(
-    *, namespaces: bool, outside: bool = False, image: bool = False, devices: frozenset[str] = frozenset()
+    *, namespaces: bool, outside: bool = False, image: bool = False, devices: frozenset[str] = frozenset(),
+    direct: bool = False,
 ) -> Walls:
     """The walls to try: all namespaces or none, and Landlock as this kernel has it. `image`: of the store, whose user
-    may be root."""
+    may be root. `direct`: guests may look up the names of /usr themselves, where there is a root of their own."""
     return Walls(
         pid=namespaces,
         net=namespaces,
@@ -47,4 +48,5 @@ def walls_here(
         outside=outside,
         one_user=not image,
         devices=devices,
+        direct=direct and namespaces,
     )

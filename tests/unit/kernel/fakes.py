@@ -274,6 +274,9 @@ class FakeListener:
     def cache_off(self) -> None:
         pass
 
+    def cache_direct(self, table_fd: int, root_fd: int, name: bytes, /) -> None:
+        pass
+
     def cache_watched(self) -> None:
         pass
 
@@ -293,6 +296,9 @@ class FakeListener:
         pass
 
     def cache_made(self, *_: object) -> None:
+        pass
+
+    def cache_own(self, *_: object) -> None:
         pass
 
     def take_changes(self) -> tuple[()]:

@@ -6,13 +6,13 @@ import ctypes
 import os
 import select
 import time
-from _thread import RLock
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from husk.native._core import VfsLock
 from husk.vfs.layer.host_changes import HostChanges
 from husk.vfs.layer.inodes import LayerDir
 from husk.vfs.node import Dir
@@ -129,7 +129,7 @@ def test_the_host_takes_watched_files_away(world: Virtual, lower: Path, queue: i
 
 def test_a_forked_child_leaves_the_parents_thread_alone() -> None:
     """The two share the descriptor that wakes the thread."""
-    tree = SimpleNamespace(state=SimpleNamespace(lock=RLock()))
+    tree = SimpleNamespace(state=SimpleNamespace(lock=VfsLock()))
     host = HostChanges(tree, None, None)  # type: ignore[arg-type]
     child = os.fork()
     if not child:

@@ -1,14 +1,39 @@
 """Layer abi, registry rows: calls that carry a file name, and calls whose answer would show the real file behind one.
 
-Data only. Nearly all are virtual: the host kernel must never resolve a guest's name, nor tell the guest about the host
-file, placeholder directory or store file that stands behind a descriptor.
+Data only. Nearly all are virtual: the host kernel must never resolve a guest's name in the host's tree, nor tell the
+guest about the host file, placeholder directory or store file that stands behind a descriptor.
 """
 
 from __future__ import annotations
 
 from errno import EINVAL, ENOSYS, EOPNOTSUPP, EPERM
 
-from husk.abi.registry.rules import IN_HUSK, judged, native, refused, virtual
+from husk.abi import numbers
+from husk.abi.registry.rules import (
+    DIRECT_NAMES,
+    IN_HUSK,
+    Arg,
+    ArgTest,
+    Rule,
+    judged,
+    made_at,
+    native,
+    native_if,
+    refused,
+    virtual,
+)
+
+
+def _direct(*tests: ArgTest) -> Rule:
+    """In the box's own root, where nothing but the host's /usr can be read (docs/design/026-direct-names.md)."""
+    return native_if(DIRECT_NAMES, made_at("the resident region's", numbers.RESIDENT_DIRECT), *tests)
+
+
+_FROM_HERE = Arg(0, "the directory").is_in({"AT_FDCWD": 0xFFFFFF9C})
+_READS = Arg(2, "flags").within(
+    {"O_NOCTTY": 0o400, "O_NONBLOCK": 0o4000, "O_LARGEFILE": 0o100000, "O_NOFOLLOW": 0o400000, "O_CLOEXEC": 0o2000000}
+)
+_LOOKS = Arg(3, "flags").within({"AT_SYMLINK_NOFOLLOW": 0x100, "AT_NO_AUTOMOUNT": 0x800})
 
 ROWS = (
     # Opening and making
@@ -17,7 +42,8 @@ ROWS = (
     virtual("open", 85, "creat(pathname: path, mode: mode)",
             "carries a name; it is open with O_CREAT, O_WRONLY and O_TRUNC", eintr=IN_HUSK),
     virtual("open", 257, "openat(dfd: dirfd, filename: path, flags: O_*, mode: mode)",
-            "carries a name, and its directory descriptor may be a placeholder for a virtual directory", eintr=IN_HUSK),
+            "carries a name, and its directory descriptor may be a placeholder for a virtual directory",
+            _direct(_FROM_HERE, _READS), eintr=IN_HUSK),
     virtual("open", 437, "openat2(dfd: dirfd, filename: path, how: *open_how, usize: size)",
             "carries a name and resolve flags, which only the virtual path walk can honour", eintr=IN_HUSK),
     virtual("names", 133, "mknod(filename: path, mode: mode, dev: dev)",
@@ -52,11 +78,12 @@ ROWS = (
     virtual("stat", 4, "stat(filename: path, statbuf: *stat)",
             "carries a name; owner, inode and link count come from the virtual tree"),
     virtual("stat", 5, "fstat(fd: fd, statbuf: *stat)",
-            "the host file behind the descriptor has another inode, owner, mode or link count"),
+            "the host file behind the descriptor has another inode, owner, mode or link count", _direct()),
     virtual("stat", 6, "lstat(filename: path, statbuf: *stat)",
             "carries a name; owner, inode and link count come from the virtual tree"),
     virtual("stat", 262, "newfstatat(dfd: dirfd, filename: path, statbuf: *stat, flag: AT_*)",
-            "carries a name, or with AT_EMPTY_PATH asks for the host file behind a descriptor"),
+            "carries a name, or with AT_EMPTY_PATH asks for the host file behind a descriptor",
+            _direct(_FROM_HERE, _LOOKS)),
     virtual("stat", 332, "statx(dfd: dirfd, filename: path, flags: AT_*, mask: STATX_*, buffer: *statx)",
             "carries a name, or with AT_EMPTY_PATH asks for the host file and mount behind a descriptor"),
     virtual("stat", 21, "access(filename: path, mode: access)",
@@ -68,7 +95,7 @@ ROWS = (
     virtual("stat", 89, "readlink(path: path, buf: buf, bufsiz: int)",
             "carries a name, and a native answer under /proc would show host paths"),
     virtual("stat", 267, "readlinkat(dfd: dirfd, pathname: path, buf: buf, bufsiz: int)",
-            "carries a name; an empty one reads the link that an O_PATH descriptor stands for"),
+            "carries a name; an empty one reads the link that an O_PATH descriptor stands for", _direct(_FROM_HERE)),
     virtual("directories", 78, "getdents(fd: fd, dirent: *linux_dirent, count: uint)",
             "the placeholder behind the descriptor is empty; the names are in the virtual tree"),
     virtual("directories", 217, "getdents64(fd: fd, dirent: *linux_dirent64, count: uint)",

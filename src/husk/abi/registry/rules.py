@@ -52,10 +52,13 @@ class Walls:
     process's root is.
 
     `devices`: the kinds of devices of the host that the box was given, keys of ioctls.DEVICE_TYPES.
+
+    `direct`: the box's mount namespace shows the host's /usr, read-only, where guests may look names up themselves.
     """
 
     __slots__ = (
-        "devices", "ipc", "landlock", "mount", "net", "one_user", "outside", "own_placeholders", "pid", "user",
+        "devices", "direct", "ipc", "landlock", "mount", "net", "one_user", "outside", "own_placeholders", "pid",
+        "user",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +74,7 @@ class Walls:
         outside: bool = False,
         one_user: bool = True,
         devices: frozenset[str] = frozenset(),
+        direct: bool = False,
     ) -> None:
         self.pid = pid
         self.net = net
@@ -82,6 +86,12 @@ class Walls:
         self.one_user = one_user
         self.outside = outside
         self.devices = devices
+        self.direct = direct
+
+    def but(self, *, direct: bool, one_user: bool) -> Walls:
+        """The same, but for these."""
+        kept = {name: getattr(self, name) for name in self.__slots__}
+        return Walls(**kept | {"direct": direct, "one_user": one_user})
 
     @property
     def private_net(self) -> bool:
@@ -106,6 +116,7 @@ class WallTest:
 
 
 PID_WALL = WallTest("a pid namespace stands", lambda walls: walls.pid)
+DIRECT_NAMES = WallTest("the box shows the host's /usr itself", lambda walls: walls.direct)
 ONE_USER = WallTest("the box is no image", lambda walls: walls.one_user)
 NET_WALL = WallTest("a network namespace stands", lambda walls: walls.net)
 IPC_WALL = WallTest("an ipc namespace stands", lambda walls: walls.ipc)

@@ -54,6 +54,12 @@ SUBSYSTEMS = (
         "queues reads, writes and polls on descriptors it holds; io_uring is refused",
         "io_setup io_destroy io_getevents io_pgetevents io_submit io_cancel",
     ),
+    Subsystem(
+        "path look-ups",
+        "fs/namei.c, fs/stat.c, fs/open.c, and the file system of /usr",
+        "looks up and opens, for reading, names of the host's /usr in the box's own root, which has nothing else",
+        "openat newfstatat readlinkat fstat",
+    ),
     Subsystem("inotify", "fs/notify/", "queues of events; husk adds the watches",
               "inotify_init inotify_init1 inotify_rm_watch"),
     Subsystem(

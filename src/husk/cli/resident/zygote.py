@@ -15,6 +15,7 @@ import sys
 import time
 
 from husk.cli.resident.worker import SERVED, STALE, TAKEN, work
+from husk.sandbox.runner import know_libraries
 
 IDLE = 120.0  # seconds
 LOOKS = 10.0  # seconds between two looks whether the socket is still there
@@ -31,6 +32,7 @@ def serve(name: str, idle: float = IDLE) -> int:
         os.set_inheritable(fd, False)
     listening = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_NONBLOCK | _socket.SOCK_CLOEXEC)
     _import_the_rest()
+    know_libraries()
     try:
         os.unlink(socket)  # left by one that was killed: the lock is ours, so nobody listens there
     except FileNotFoundError:

@@ -100,8 +100,10 @@ def _unlink(call: Call, dirfd: int, name: bytes, flags: int) -> Reply:
     start = start_dir(call, dirfd, name)
     if flags & AT_REMOVEDIR:
         call.vfs.rmdir(call, start, name)
-    elif call.vfs.unlink(call, start, name).writes_to_host:
-        call.made = start, name
+    else:
+        directory = call.vfs.unlink(call, start, name)
+        if directory.tree.writes_to_host or directory.tree.may_be_own(directory):
+            call.made = start, name
     return 0
 
 

@@ -98,7 +98,7 @@ def _open(call: Call, dirfd: int, name: bytes, flags: int, mode: int, resolve: i
     # O_CLOEXEC describes the descriptor, not the file: the vfs must not see it.
     opened = call.vfs.open(call, start, name, flags & ~os.O_CLOEXEC, mode & 0o7777, resolve)
     call.kernel.events.opened(call, name, flags, opened)
-    if flags & os.O_CREAT and opened.node.tree.writes_to_host:
+    if flags & os.O_CREAT and (opened.made or opened.node.tree.writes_to_host):
         call.made = start, name
     if opened.without:
         from husk.kernel.syscalls.restricting import reopen_without

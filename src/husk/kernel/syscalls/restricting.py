@@ -17,7 +17,7 @@ import struct
 from husk.kernel.blocking import later
 from husk.kernel.call import ANSWERED, CONTINUE, Call, GiveFd, Refused, Reply, held_node, i32, open_link, u32
 from husk.native._core import landlock_ruleset, open_without
-from husk.vfs.access.landlock_rules import IOCTL_DEV, MAKE_BLOCK, OF_FILES, Domain, Ruleset, key_of
+from husk.vfs.access.landlock_rules import IOCTL_DEV, MAKE_BLOCK, OF_FILES, READ_FILE, Domain, Ruleset, key_of
 from husk.vfs.node import Dir, Node
 
 TYPE_CHECKING = False
@@ -144,8 +144,12 @@ def landlock_restrict_self(call: Call) -> Reply:
         raise OSError(errno.E2BIG, "too many layers")
     _, persona = domains.mark_of(call.tid)
     persona |= domains.enter(parent, ruleset)
-    # Of files the host has nothing to judge. It wants one right all the same, and no guest can make a block device.
-    host = landlock_ruleset(0 if ruleset.scoped else MAKE_BLOCK, ruleset.scoped)
+    if ruleset.fs & READ_FILE and call.kernel.walls.direct:
+        # Files of /usr guests can open themselves. The host reads the loader when it executes it: that stays allowed.
+        host = landlock_ruleset(READ_FILE, ruleset.scoped, (call.kernel.loader_fd,))
+    else:
+        # Of files the host has nothing to judge. It wants one right all the same, and no guest can make a block device.
+        host = landlock_ruleset(0 if ruleset.scoped else MAKE_BLOCK, ruleset.scoped)
     return later(call, lambda: _answered(call.raw.restrict(host, persona)), host)
 
 

@@ -11,7 +11,7 @@
  * written down for Python, in the order in which it happened. */
 #include "fastpath/changes.h"
 
-#include "fastpath/resolve.h"
+#include "fastpath/own_dirs.h"
 #include "host/host.h"
 #include "notify/notify.h"
 
@@ -29,8 +29,8 @@
 
 /* ---- what was changed -------------------------------------------------------------------------------------------- */
 
-/* Records: a letter (a added, d deleted, r renamed, R renamed over another file), and one name, or two, each with its
- * NUL. The lock is held while a change is made, so that the records have the order of the changes. */
+/* Records: a letter (a added, d deleted, A and D the same in a layer, r renamed, R renamed over another file), and one
+ * name, or two, each with its NUL. The lock is held while a change is made, so the records have their order. */
 struct fast_changes {
     pthread_mutex_t lock;
     atomic_size_t size;
@@ -97,6 +97,14 @@ static void note(struct fast_changes *changes, const char *text, size_t size)
 static void note_name(struct fast_changes *changes, const struct fast_resolved *path)
 {
     note(changes, path->dir->changes, strlen(path->dir->changes));
+    note(changes, path->name + path->cut, path->size - path->cut + 1);
+}
+
+static void note_own(struct fast_changes *changes, const char *letter, const struct fast_resolved *path)
+{
+    const char *above = fast_own_path(path->own);
+    note(changes, letter, 1);
+    note(changes, above, strlen(above));
     note(changes, path->name + path->cut, path->size - path->cut + 1);
 }
 
@@ -180,14 +188,21 @@ static void leave(struct place *place)
         close(place->fd);
 }
 
-static bool enter(struct fast_cache *cache, const struct fast_asker *asker, int dirfd, uint64_t name,
-                  struct place *place)
+static bool find(struct fast_cache *cache, const struct fast_asker *asker, int dirfd, uint64_t name,
+                 struct fast_resolved *path)
+{
+    path->own = NULL;
+    /* A watcher sees more of a change than the change itself: who opened what, and when it was closed. */
+    return !cache->watched && fast_resolve(cache, asker, dirfd, name, path) && !path->slash;
+}
+
+/* With the name found. */
+static bool enter_host(struct fast_cache *cache, struct place *place)
 {
     struct fast_resolved *path = &place->path;
     place->opened = false;
-    /* A watcher sees more of a change than the change itself: who opened what, and when it was closed. */
-    if (cache->watched || !fast_resolve(cache, asker, dirfd, name, path) || path->slash || !path->dir->changes ||
-        path->dir->key_size != path->cut || !host_may_change(path->dir->root_fd, path->host, NULL))
+    if (!path->dir->changes || path->dir->key_size != path->cut ||
+        !host_may_change(path->dir->root_fd, path->host, NULL))
         return false;
     place->fd = path->held;
     if (place->fd < 0) {
@@ -205,6 +220,12 @@ static bool enter(struct fast_cache *cache, const struct fast_asker *asker, int 
     }
     leave(place);
     return false;
+}
+
+static bool enter(struct fast_cache *cache, const struct fast_asker *asker, int dirfd, uint64_t name,
+                  struct place *place)
+{
+    return find(cache, asker, dirfd, name, &place->path) && enter_host(cache, place);
 }
 
 /* Is this a regular file with one name that the guest may remove from its directory, whatever is done with it then? */
@@ -259,6 +280,50 @@ static int make_file(Listener *self, const struct seccomp_notif *notif, const st
     return fd;
 }
 
+/* Make it in a directory of the box's own. -1: nothing was made. */
+static int make_own(Listener *self, const struct seccomp_notif *notif, const struct fast_resolved *path, uint32_t flags,
+                    uint32_t mode)
+{
+    struct fast_cache *cache = self->cache;
+    struct fast_changes *changes = self->changes;
+    struct fast_showing showing;
+    struct stat s;
+    int64_t when = 0;
+    int fd = -1;
+    /* A set-uid file is Python's, which notices when it is written to. Linux looks for a free descriptor first. */
+    if (mode & 06000 || !guest_has_free_fd(notif->pid) || !fast_own_enter(cache, path, false))
+        return -1;
+    const char *above = fast_own_path(path->own);
+    if (begin(changes, 1 + strlen(above) + path->size - path->cut + 1)) {
+        int umask = umask_of(changes, notif->pid);
+        if (umask >= 0 && notify_is_valid(self->fd, notif->id))
+            fd = fast_own_make(cache, path, (int)(flags & (O_ACCMODE | O_APPEND | O_NONBLOCK | O_NOFOLLOW)),
+                               mode & ~(uint32_t)umask & 01777, &showing, &s, &when);
+        if (fd >= 0)
+            note_own(changes, "A", path);
+        pthread_mutex_unlock(&changes->lock);
+    }
+    if (fd >= 0 && when)
+        fast_cache_remember_made(cache, &showing, &s, when); /* before another thread may remove it */
+    fast_own_leave(cache);
+    return fd;
+}
+
+static bool create_own(Listener *self, const struct seccomp_notif *notif, const struct fast_resolved *path,
+                       uint32_t flags, uint32_t mode)
+{
+    int fd = make_own(self, notif, path, flags, mode);
+    if (fd < 0)
+        return false;
+    int got = notify_inject_fd_pinned(self->fd, notif, fd, flags & O_CLOEXEC);
+    close(fd); /* before the guest runs on: no copy of a writable file stays with husk */
+    if (got >= 0)
+        notify_answer_value(self->fd, notif->id, got);
+    else if (got != -ENOENT)
+        notify_answer_error(self->fd, notif->id, -got);
+    return true;
+}
+
 static bool create(Listener *self, const struct seccomp_notif *notif, const struct fast_asker *asker, int dirfd,
                    uint64_t name, uint32_t flags, uint32_t mode)
 {
@@ -267,7 +332,11 @@ static bool create(Listener *self, const struct seccomp_notif *notif, const stru
     const uint32_t known = O_ACCMODE | O_CREAT | O_EXCL | O_TRUNC | O_NOCTTY | O_NONBLOCK | O_CLOEXEC | O_APPEND |
                            O_NOFOLLOW | 0100000 /* O_LARGEFILE */;
     if (!(flags & O_CREAT) || flags & ~known || (flags & O_ACCMODE) == O_ACCMODE ||
-        !enter(self->cache, asker, dirfd, name, &place))
+        !find(self->cache, asker, dirfd, name, &place.path))
+        return false;
+    if (place.path.own)
+        return place.path.dir->missing && create_own(self, notif, &place.path, flags, mode);
+    if (!enter_host(self->cache, &place))
         return false;
     int fd = make_file(self, notif, &place, flags, &mode);
     if (fd < 0) {
@@ -291,13 +360,34 @@ static bool create(Listener *self, const struct seccomp_notif *notif, const stru
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
+static bool unlink_own(Listener *self, const struct seccomp_notif *notif, const struct fast_resolved *path)
+{
+    struct fast_changes *changes = self->changes;
+    const char *above = fast_own_path(path->own);
+    bool done = false;
+    if (!fast_own_enter(self->cache, path, true))
+        return false;
+    if (begin(changes, 1 + strlen(above) + path->size - path->cut + 1)) {
+        done = notify_is_valid(self->fd, notif->id) && fast_own_remove(self->cache, path);
+        if (done)
+            note_own(changes, "D", path);
+        pthread_mutex_unlock(&changes->lock);
+    }
+    fast_own_leave(self->cache);
+    if (done)
+        notify_answer_value(self->fd, notif->id, 0);
+    return done;
+}
+
 static bool unlink_file(Listener *self, const struct seccomp_notif *notif, const struct fast_asker *asker, int dirfd,
                         uint64_t name)
 {
     struct place place;
     struct stat s;
-    bool done = false;
-    if (!enter(self->cache, asker, dirfd, name, &place))
+    bool done = false, found = find(self->cache, asker, dirfd, name, &place.path);
+    if (place.path.own) /* even where C does not know what the name is */
+        return !place.path.slash && unlink_own(self, notif, &place.path);
+    if (!found || !enter_host(self->cache, &place))
         return false;
     if (fstatat(place.fd, last_of(&place), &s, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0 &&
         may_take(self->cache, &place, &s) && notify_is_valid(self->fd, notif->id) &&

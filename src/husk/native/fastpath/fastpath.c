@@ -5,7 +5,7 @@
  * Each answer here must be the one Python would give. Everything else (a symlink at the end, a directory that was not
  * taught, a hard link, another device, any unexpected answer of the host) is left to Python by returning false. */
 #include "fastpath/changes.h"
-#include "fastpath/resolve.h"
+#include "fastpath/direct.h"
 
 #include "call_table.h"
 #include "notify/notify.h"
@@ -139,6 +139,9 @@ static bool open_name(struct fast_cache *cache, int listener, const struct secco
         if (!(flags & O_NONBLOCK))
             fcntl(fd, F_SETFL, 0);
         fast_cache_remember_file(cache, &path.dir->showing, &s);
+        fast_direct_asked(cache, path.dir, &s);
+        if (path.dir->showing.manner == FAST_AS_UPPER && fstat(fd, &s) == 0 && !s.st_nlink)
+            fast_cache_forget_file(cache, &s);
     }
     return give_fd(cache, listener, notif, fd, flags & O_CLOEXEC);
 }

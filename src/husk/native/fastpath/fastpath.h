@@ -3,6 +3,7 @@
 #define HUSK_FASTPATH_H
 
 #include "core.h"
+#include "loader/directories.h"
 
 bool fast_answer(Listener *listener, const struct seccomp_notif *notif);         /* fastpath.c; needs listener->cache */
 bool fast_answer_message(Listener *listener, const struct seccomp_notif *notif); /* messages.c */
@@ -15,6 +16,13 @@ void fast_cache_release(struct fast_cache *cache);                 /* gives one 
 /* held.c: close what the cache holds open. Takes the cache's lock; the cache may be NULL. */
 void fast_held_release(struct fast_cache *cache);
 
+/* direct.c: do guests look up names themselves? */
+bool fast_direct_is_open(const struct fast_cache *cache);
+/* Guests lead this call site to direct names. For the receiving thread. */
+void fast_direct_site(struct fast_cache *cache, const struct husk_site *site);
+/* No guest looks up names itself any more. The cache may be NULL. */
+void fast_direct_close(struct fast_cache *cache);
+
 /* What Python teaches: namecache.c, listing.c and programs.c. */
 PyObject *fast_py_cache_identity(Listener *self, PyObject *args);
 PyObject *fast_py_cache_learn(Listener *self, PyObject *args);
@@ -24,6 +32,7 @@ PyObject *fast_py_cache_listing(Listener *self, PyObject *args);
 PyObject *fast_py_cache_forget(Listener *self, PyObject *args);
 PyObject *fast_py_cache_watched(Listener *self, PyObject *noargs);
 PyObject *fast_py_cache_losses(Listener *self, PyObject *noargs);
+PyObject *fast_py_cache_direct(Listener *self, PyObject *args);
 PyObject *fast_py_cache_off(Listener *self, PyObject *noargs);
 PyObject *fast_py_program_learn(Listener *self, PyObject *args);
 

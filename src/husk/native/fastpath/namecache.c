@@ -1,5 +1,6 @@
 /* native: the name cache's table, and what Python teaches it (namecache.h). fastpath.c answers from it. */
-#include "fastpath/namecache.h"
+#include "fastpath/direct.h"
+#include "fastpath/own_dirs.h"
 
 #include "store/store.h"
 
@@ -20,8 +21,10 @@ struct fast_cache *fast_cache_new(void)
     cache->users = 1;
     fast_held_init(&cache->held);
     fast_starts_init(&cache->starts);
+    fast_own_init(cache);
     cache->programs = fast_programs_new();
     if (!cache->programs) {
+        fast_own_free(cache);
         free(cache);
         return NULL;
     }
@@ -56,6 +59,7 @@ static void put(struct fast_cache *cache, struct fast_dir *dir)
 
 static void drop(struct fast_cache *cache, struct fast_dir *dir)
 {
+    fast_direct_forget(cache, dir);
     *dir->link = dir->next;
     if (dir->next)
         dir->next->link = dir->link;
@@ -79,8 +83,26 @@ static void forget_owner(struct fast_cache *cache, uint64_t owner)
     }
 }
 
+struct fast_own *fast_cache_own(const struct fast_cache *cache, uint64_t owner)
+{
+    const struct fast_dir *dir = cache->owners[owner_bucket(owner)];
+    while (dir && (dir->owner != owner || !dir->own))
+        dir = dir->next_of_owner;
+    return dir ? dir->own : NULL;
+}
+
+void fast_cache_spoil(struct fast_cache *cache, uint64_t owner, bool files)
+{
+    for (struct fast_dir *dir = cache->owners[owner_bucket(owner)]; dir; dir = dir->next_of_owner)
+        if (dir->owner == owner && !dir->own && (files || dir->missing || dir->showing.manner == FAST_AS_GIVEN)) {
+            __atomic_store_n(&dir->stale, true, __ATOMIC_RELEASE);
+            fast_direct_forget(cache, dir);
+        }
+}
+
 void fast_cache_forget_all(struct fast_cache *cache)
 {
+    fast_own_forget(cache, 0);
     for (size_t i = 0; cache->known && i < FAST_BUCKETS; i++)
         while (cache->buckets[i])
             drop(cache, cache->buckets[i]);
@@ -99,19 +121,21 @@ void fast_cache_release(struct fast_cache *cache)
     if (!cache || __atomic_sub_fetch(&cache->users, 1, __ATOMIC_SEQ_CST))
         return;
     fast_cache_forget_all(cache);
+    fast_own_free(cache);
     fast_held_free(&cache->held);
     fast_starts_release(&cache->starts);
     fast_programs_free(cache->programs);
+    fast_direct_free(&cache->direct);
     pthread_rwlock_destroy(&cache->lock);
     free(cache);
 }
 
 static uint32_t hash_of(uint32_t start, const char *key, size_t size)
 {
-    uint64_t hash = 14695981039346656037ULL ^ start; /* FNV-1a: keys are short, and an attacker slows only itself */
+    uint64_t hash = HUSK_HASH_BEGIN ^ start; /* keys are short, and an attacker slows only itself */
     for (size_t i = 0; i < size; i++)
-        hash = (hash ^ (unsigned char)key[i]) * 1099511628211ULL;
-    return (uint32_t)(hash ^ hash >> 32);
+        hash = husk_hash_step(hash, key[i]);
+    return husk_hash_end(hash);
 }
 
 struct fast_dir *fast_cache_find(struct fast_cache *cache, uint32_t start, const char *key, size_t size)
@@ -145,6 +169,11 @@ void fast_cache_remember_made(struct fast_cache *cache, const struct fast_showin
     slot->born_ns = born_ns;
     slot->showing = *showing;
     __atomic_store_n(&slot->generation, cache->generation, __ATOMIC_SEQ_CST);
+}
+
+void fast_cache_forget_file(struct fast_cache *cache, const struct stat *host)
+{
+    __atomic_store_n(&handle_slot(cache, host)->generation, 0, __ATOMIC_SEQ_CST);
 }
 
 const struct fast_file *fast_cache_find_file(struct fast_cache *cache, const struct stat *host)
@@ -242,6 +271,22 @@ bool fast_parse_showing(PyObject *tuple, struct fast_showing *showing)
     return true;
 }
 
+void fast_cache_put_own(struct fast_cache *cache, uint32_t start, const char *key, size_t size, struct fast_own *own,
+                        uint64_t owner)
+{
+    struct fast_dir *dir = calloc(1, sizeof *dir + size + 1), *there = fast_cache_find(cache, start, key, size);
+    if (there)
+        drop(cache, there);
+    if (!dir)
+        return;
+    dir->owner = owner, dir->root_fd = -1, dir->start = start, dir->own = own;
+    dir->showing.manner = FAST_AS_GIVEN; /* nothing of the host */
+    dir->key_size = (uint16_t)size;
+    memcpy(dir->text, key, size);
+    dir->hash = hash_of(start, key, size);
+    put(cache, dir);
+}
+
 PyObject *fast_py_cache_learn(Listener *self, PyObject *args)
 {
     unsigned start, place;
@@ -279,6 +324,8 @@ PyObject *fast_py_cache_learn(Listener *self, PyObject *args)
     if (there)
         drop(cache, there); /* what was learnt last is true */
     put(cache, dir);
+    fast_direct_learn(cache, dir);
+    fast_own_taught(cache, owner);
     pthread_rwlock_unlock(&cache->lock);
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
@@ -318,10 +365,11 @@ PyObject *fast_py_cache_forget(Listener *self, PyObject *args)
     pthread_rwlock_wrlock(&cache->lock);
     cache->generation++;
     cache->links_changed |= links_changed;
+    fast_direct_changed(cache);
     if (!owner)
         fast_cache_forget_all(cache);
     else if (taught)
-        forget_owner(cache, owner);
+        fast_own_forget(cache, owner), forget_owner(cache, owner);
     if (programs)
         fast_programs_forget(cache->programs);
     pthread_rwlock_unlock(&cache->lock);
@@ -338,6 +386,7 @@ PyObject *fast_py_cache_off(Listener *self, PyObject *Py_UNUSED(noargs))
 {
     if (self->cache)
         atomic_store(&self->cache->off, true);
+    fast_direct_close(self->cache);
     Py_RETURN_NONE;
 }
 

@@ -44,15 +44,20 @@ struct fast_dir {
     uint32_t place;          /* number of its placeholder; 0: it has none yet */
     struct fast_showing showing;
     struct fast_listing *listing; /* owned; NULL: none was taught */
+    struct fast_own *own;    /* the directory is the box's own, and C knows its names (own_dirs.c); borrowed; or NULL */
     char *changes;           /* owned: its guest path with a slash, where C may change names in it; else NULL */
     int held;                /* a descriptor of the host's directory, borrowed from cache->held (held.c) … */
     uint32_t held_epoch;     /* … while this is the epoch there */
     bool held_opens;         /* files may be opened there, too */
     uint32_t uses;           /* look-ups in it while it is not held; counted without care */
     uint16_t key_size, rel_size;
+    bool direct;             /* guests were told of it (direct.c) … */
+    uint32_t asked, enough;  /* … and asked husk all the same about files of root, so often; until it learns more */
     bool missing;
     /* The directory does not exist: C answers only "no such name", and asks the host each time. */
     bool absent;
+    /* C has since made something in the directory that this was taught of. Set with the read lock. */
+    bool stale;
     bool layered;            /* hard links and changed files may be elsewhere in the layer */
     char text[];
 };
@@ -111,6 +116,15 @@ struct fast_starts {
     struct fast_place places[FAST_PLACES];
 };
 
+/* direct.c: what guests look up themselves. */
+struct fast_direct {
+    struct husk_directories *table; /* owned: husk's mapping; NULL: there is none */
+    int root_fd;                    /* borrowed: the host directory that guests see … */
+    char name[64];                  /* … under this name */
+    uint32_t turn;                  /* of the last teaching */
+    uint32_t known;                 /* atomic: questions about open files */
+};
+
 #define FAST_BUCKETS 4096
 #define FAST_OWNER_BUCKETS 1024
 #define FAST_MOST_DIRS 32768
@@ -126,6 +140,8 @@ struct fast_cache {
     struct fast_programs *programs; /* owned */
     struct fast_held held;
     struct fast_starts starts;
+    struct fast_direct direct;
+    struct fast_layer *layer; /* owned; NULL: no memory */
     atomic_uint losses;    /* how often C itself forgot everything */
     uint64_t generation;   /* of `files`; every change in a layered tree increments it */
     struct fast_file files[FAST_FILES];
@@ -152,6 +168,18 @@ const struct fast_file *fast_cache_find_file(struct fast_cache *cache, const str
 void fast_cache_remember_file(struct fast_cache *cache, const struct fast_showing *showing, const struct stat *host);
 void fast_cache_remember_made(struct fast_cache *cache, const struct fast_showing *showing, const struct stat *host,
                               int64_t born_ns);
+/* C has removed it: the host may give its inode number to another file. Who remembers a file that C may remove looks
+ * afterwards whether it still has a name. */
+void fast_cache_forget_file(struct fast_cache *cache, const struct stat *host);
+
+/* What C knows of a directory of the box's own; NULL: it was not taught. */
+struct fast_own *fast_cache_own(const struct fast_cache *cache, uint64_t owner);
+/* Mark what was taught of the directory itself, of names that it lacks, and of its `files`, as stale: with the read
+ * lock. */
+void fast_cache_spoil(struct fast_cache *cache, uint64_t owner, bool files);
+/* Let a key lead to a directory of the box's own: with the write lock. */
+void fast_cache_put_own(struct fast_cache *cache, uint32_t start, const char *key, size_t size, struct fast_own *own,
+                        uint64_t owner);
 
 bool fast_parse_showing(PyObject *tuple, struct fast_showing *showing); /* false: an exception is set */
 

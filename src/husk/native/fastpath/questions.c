@@ -4,7 +4,7 @@
  * notification, gate/ for a slot in shared memory). Each reply must be the one Python would give. Everything else (a
  * directory that was not taught, a hard link, another device, any unexpected answer of the host) is left to Python by
  * returning false. */
-#include "fastpath/resolve.h"
+#include "fastpath/direct.h"
 
 #include "call_table.h"
 #include "notify/notify.h"
@@ -85,6 +85,7 @@ static bool stat_name(struct fast_cache *cache, const struct fast_asker *asker, 
         close(fd);
     if (!fast_is_plain(cache, &path, &s, follow) || needs_birth_time(&path.dir->showing, wanted))
         return false;
+    fast_direct_asked(cache, path.dir, &s);
     fast_show(&path.dir->showing, &s);
     return wanted ? give_statx(reply, &s) : give(reply, &s, sizeof s, 0);
 }
@@ -142,7 +143,8 @@ static bool stat_fd(struct fast_cache *cache, const struct fast_asker *asker, in
     fast_task_link(link, asker, "fd", fd);
     if (stat(link, &s) < 0)
         return false;
-    const struct fast_file *known = S_ISREG(s.st_mode) || S_ISCHR(s.st_mode) ? fast_cache_find_file(cache, &s) : NULL;
+    const struct fast_file *known = S_ISREG(s.st_mode) ? fast_direct_opened(cache, link, &s)
+        : S_ISCHR(s.st_mode) ? fast_cache_find_file(cache, &s) : NULL;
     if (!known && S_ISREG(s.st_mode))
         known = stat_open_image_file(cache, link, &s);
     const struct fast_showing pipe = {.manner = FAST_AS_HOST, .dev = (uint32_t)s.st_dev, .uid_from = cache->host_uid,

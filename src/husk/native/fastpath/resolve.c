@@ -1,6 +1,7 @@
 /* native: resolving a guest's name to a host file, and showing its attributes. What is not simple is left to Python. */
 #include "fastpath/resolve.h"
 
+#include "fastpath/own_dirs.h"
 #include "host/host.h"
 #include "notify/notify.h"
 
@@ -78,7 +79,17 @@ bool fast_same_dir(struct fast_cache *cache, struct fast_dir *dir)
 static bool find(struct fast_cache *cache, struct fast_resolved *path)
 {
     path->dir = fast_cache_find(cache, path->start, path->name, path->cut);
+    path->own = NULL;
     path->held = path->dir ? fast_held_fd(cache, path->dir) : -1;
+    if (path->dir && path->dir->own) {
+        struct fast_own *own = path->dir->own;
+        path->dir = fast_own_name(own, path->name + path->cut, path->size - path->cut);
+        path->own = own;
+        if (path->dir) {
+            memcpy(path->host, path->dir->text, path->dir->rel_size + 1);
+            return true;
+        }
+    }
     if (path->dir) {
         memcpy(path->host, path->dir->text + path->dir->key_size, path->dir->rel_size);
         memcpy(path->host + path->dir->rel_size, path->name + path->cut, path->size - path->cut + 1);
@@ -87,7 +98,7 @@ static bool find(struct fast_cache *cache, struct fast_resolved *path)
     path->dir = fast_cache_find(cache, path->start, path->name, path->size);
     if (path->dir)
         memcpy(path->host, path->dir->text + path->dir->key_size, path->dir->rel_size + 1);
-    return path->dir != NULL;
+    return path->dir && !__atomic_load_n(&path->dir->stale, __ATOMIC_ACQUIRE);
 }
 
 /* The name into path->name; its length. */
@@ -102,6 +113,7 @@ static ssize_t read_name(const struct fast_asker *asker, uint64_t address, struc
 bool fast_resolve(struct fast_cache *cache, const struct fast_asker *asker, int dirfd, uint64_t address,
                   struct fast_resolved *path)
 {
+    path->own = NULL;
     if (!cut(path, read_name(asker, address, path)))
         return false;
     if (path->name[0] == '/') {

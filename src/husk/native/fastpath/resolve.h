@@ -12,6 +12,7 @@ struct fast_resolved {
     char name[FAST_LONGEST_NAME]; /* as the guest wrote it */
     char host[2 * FAST_LONGEST_NAME]; /* relative to dir->root_fd */
     size_t size, cut;             /* of `name`: its length; where the last component begins */
+    struct fast_own *own;         /* the name lies in this directory of the box's own, whose names C knows; else NULL */
     int held;                     /* a descriptor of the directory, borrowed from the cache; -1: none */
     uint32_t start;               /* the placeholder the walk began in; 0: `name` is absolute */
     bool slash;                   /* it ended in a slash, which is cut off: it must be a directory */

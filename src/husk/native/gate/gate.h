@@ -25,6 +25,7 @@ struct gate_process {
     int pidfd;            /* owned */
     uint64_t base;        /* in the guest */
     uint8_t *pages;       /* owned: husk's mapping of the same memory */
+    uint64_t names_entry; /* where the process's direct names are answered; 0: it has none */
     unsigned stubs;
     uint64_t sites[GATE_MOST_STUBS]; /* of the stubs: where their `syscall` instructions are */
     bool polled;          /* by the poller, which alone changes it; `awake` says so to the guest */
@@ -51,8 +52,10 @@ struct gate_keeper {
     Listener *listener;   /* borrowed; outlives the poller */
     /* Calls of threads, and where they call rt_sigaction. The leader's. */
     struct gate_counter { pid_t tid, tgid; unsigned count, failures, sigactions; uint64_t sigaction; } counters[64];
-    struct gate_site { uint64_t dev, ino, offset; int nr; } known[32]; /* sites by file, in the order they were found */
+    struct gate_site { uint64_t dev, ino, offset; int nr; } known[64]; /* sites by file, in the order they were found */
     unsigned known_sites;
+    struct { uint64_t dev, ino; } libraries[16]; /* whose sites are known */
+    unsigned library_count;
     bool knows_sigaction; /* one of them is rt_sigaction's */
     unsigned asked, pause; /* calls since the poller slept; how many have to come before it is woken */
     atomic_ulong answered; /* requests that the poller answered */
@@ -74,11 +77,13 @@ PyObject *gate_py_use(Listener *self, PyObject *noargs);
 /* Which of its arguments are the name and the buffer, and how large that is. NULL: it has no gate. */
 struct gate_call { int nr; uint8_t name, out; uint16_t size; };
 const struct gate_call *gate_call(int nr);
+bool gate_may_lead(int nr); /* has it a stub of some kind? */
 
 /* install.c */
 /* What lies around the call site of a notification. */
 struct gate_view {
     struct host_mapping mapping;
+    bool led;           /* the site leads to direct names, by the guest's own doing */
     uint64_t inherited; /* the gate that a parent left, to which sites of this mapping lead; 0: none */
     uint64_t sigaction; /* where the process calls rt_sigaction, as far as is known; 0: nowhere */
 };
@@ -91,7 +96,14 @@ int gate_add_site(struct gate_keeper *keeper, struct gate_process *gate, const s
                   const struct gate_view *view);
 void gate_remember_caller(struct gate_keeper *keeper, const struct seccomp_notif *notif); /* its site, by file */
 bool gate_leads_sigaction(pid_t tid); /* does the process's call of rt_sigaction lead away already? Or it cannot */
+void gate_remember_site(struct gate_keeper *keeper, uint64_t dev, uint64_t ino, uint64_t offset, int nr);
 void gate_drop(struct gate_process *gate);
+
+/* sites.c: all call sites of C libraries that may be led away. */
+void gate_learn_interpreter(struct gate_keeper *keeper, int fd); /* a dynamic loader, and the C library beside it */
+/* A process made calls from this mapping. */
+void gate_learn_library(struct gate_keeper *keeper, pid_t tid, const struct host_mapping *mapping);
+PyObject *gate_py_search_library(PyObject *self, PyObject *args);
 
 /* poller.c */
 void *gate_poll(void *keeper); /* the thread */

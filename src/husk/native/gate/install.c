@@ -5,6 +5,7 @@
  * which is stopped: no other can be between two bytes. */
 #include "gate/gate.h"
 
+#include "fastpath/fastpath.h"
 #include "host/host.h"
 #include "loader/resident.h"
 #include "notify/notify.h"
@@ -101,6 +102,20 @@ static uint64_t gate_behind(const uint8_t bytes[SITE_BYTES], uint64_t site)
     return bytes[0] == 0xe9 && (stub & 0xfff) >= GATE_STUBS ? stub & ~0xfffULL : 0;
 }
 
+/* The stub of the loader's that the bytes jump to: where its data lies. 0: they are no such jump. */
+static uint64_t stub_behind(pid_t tid, const uint8_t bytes[SITE_BYTES], uint64_t site)
+{
+    uint64_t stubs = 0;
+    int32_t distance;
+    memcpy(&distance, bytes + 1, sizeof distance);
+    uint64_t stub = site + (int64_t)distance;
+    if (bytes[0] != 0xe9 ||
+        guest_read(tid, HUSK_NAMES_DATA + offsetof(struct husk_names, stubs), &stubs, sizeof stubs) != sizeof stubs ||
+        !stubs || stub < stubs || stub >= stubs + HUSK_STUB_COUNT * HUSK_STUB_CODE_BYTES)
+        return 0;
+    return stubs + GATE_PAGE + (stub - stubs) / HUSK_STUB_CODE_BYTES * HUSK_STUB_DATA_BYTES;
+}
+
 static bool is_site(const uint8_t bytes[SITE_BYTES], int nr)
 {
     return bytes[0] == 0xb8 && memcmp(bytes + 1, &nr, sizeof nr) == 0 && bytes[5] == 0x0f && bytes[6] == 0x05;
@@ -128,6 +143,11 @@ bool gate_look(const struct gate_keeper *keeper, const struct seccomp_notif *not
         bytes[6] != 0x0f || bytes[7] != 0x05 || !is_alone(notif->pid) ||
         !find_mapping(notif->pid, behind - 2, &view->mapping) || view->mapping.start > behind - SITE_BYTES)
         return false;
+    uint64_t data = stub_behind(notif->pid, bytes + 1, behind - 2);
+    view->led = data != 0;
+    if (view->led) /* a parent may have left a gate behind direct names */
+        return guest_read(notif->pid, data + GATE_DATA_NEXT, &view->inherited, sizeof view->inherited) ==
+            sizeof view->inherited;
     view->inherited = gate_behind(bytes + 1, behind - 2);
     if (view->inherited)
         return true;
@@ -153,21 +173,29 @@ static uint64_t make_stub(struct gate_process *gate, int nr, uint64_t site)
     if (gate->stubs == GATE_MOST_STUBS)
         return 0;
     unsigned at = GATE_STUBS + gate->stubs * GATE_STUB_BYTES;
+    /* The code of the stub: to the gate, to direct names, or away to rt_sigaction. */
     uint8_t to_gate[GATE_DATA] = {0x4c, 0x8d, 0x1d, GATE_DATA - 7, 0, 0, 0, 0xe9};       /* lea; jmp */
+    uint8_t to_names[GATE_DATA] = {0x4c, 0x8d, 0x1d, GATE_DATA - 7, 0, 0, 0,             /* lea; jmp *names */
+                                   0xff, 0x25, GATE_DATA + GATE_DATA_NAMES - 13, 0, 0, 0};
     uint8_t away[GATE_DATA] = {0x49, 0xbb, 0, 0, 0, 0, 0, 0, 0, 0, 0x41, 0xff, 0xe3};    /* movabs to r11; jmp *r11 */
     uint8_t stub[GATE_STUB_BYTES] = {0};
+    const uint8_t *code = nr == SYS_rt_sigaction ? away : gate->names_entry ? to_names : to_gate;
     const struct gate_call *call = gate_call(nr);
+    if (!call && code == to_gate)
+        return 0; /* nothing answers it */
     if (call) {
         int32_t to_entry = -(int32_t)(at + 12);
+        uint64_t next = gate->base;
         memcpy(to_gate + 8, &to_entry, sizeof to_entry);
+        memcpy(stub + GATE_DATA + GATE_DATA_NEXT, &next, sizeof next);
         stub[GATE_DATA + GATE_DATA_NAME] = call->name;
         stub[GATE_DATA + GATE_DATA_OUT] = call->out;
         memcpy(stub + GATE_DATA + GATE_DATA_SIZE, &call->size, sizeof call->size);
-    } else {
-        uint64_t target = HUSK_RESIDENT + HUSK_RESIDENT_SIGACTION;
-        memcpy(away + 2, &target, sizeof target);
     }
-    memcpy(stub, call ? to_gate : away, GATE_DATA);
+    const uint64_t target = HUSK_RESIDENT + HUSK_RESIDENT_SIGACTION;
+    memcpy(away + 2, &target, sizeof target);
+    memcpy(stub, code, GATE_DATA);
+    memcpy(stub + GATE_DATA + GATE_DATA_NAMES, &gate->names_entry, sizeof gate->names_entry);
     memcpy(stub + GATE_DATA + GATE_DATA_BACK, &site, sizeof site);
     memcpy(stub + GATE_DATA + GATE_DATA_NR, &nr, sizeof nr);
     memcpy(gate->pages + at, stub, sizeof stub);
@@ -183,6 +211,20 @@ static bool tell_resident(pid_t tid, uint64_t site)
         guest_write(tid, RESIDENT(sigaction_back), &back, sizeof back) == sizeof back;
 }
 
+/* The site leads to direct names already: behind those comes this gate. */
+static void lead_from_names(struct gate_process *gate, pid_t tid, int nr, uint64_t site, uint64_t data)
+{
+    const struct gate_call *call = gate_call(nr);
+    struct { uint8_t name, out; uint16_t size; } which;
+    uint64_t next = gate->base;
+    if (!call || gate->stubs == GATE_MOST_STUBS)
+        return;
+    which.name = call->name, which.out = call->out, which.size = call->size;
+    if (guest_write(tid, data + GATE_DATA_NAME, &which, sizeof which) == sizeof which &&
+        guest_write(tid, data + GATE_DATA_NEXT, &next, sizeof next) == sizeof next)
+        gate->sites[gate->stubs++] = site;
+}
+
 /* The stopped process's site leads to a new stub. What is not as expected stays as it is. */
 static void lead(struct gate_process *gate, struct remote_thread *thread, int nr, uint64_t site)
 {
@@ -191,7 +233,14 @@ static void lead(struct gate_process *gate, struct remote_thread *thread, int nr
     errno = 0;
     long word = ptrace(PTRACE_PEEKDATA, thread->tid, site - 5, 0);
     memcpy(before, &word, sizeof before);
-    if (errno || distance > NEAR || distance < -NEAR || !is_site(before, nr))
+    if (errno)
+        return;
+    uint64_t data = stub_behind(thread->tid, before, site);
+    if (data) {
+        lead_from_names(gate, thread->tid, nr, site, data);
+        return;
+    }
+    if (distance > NEAR || distance < -NEAR || !is_site(before, nr))
         return;
     if (nr == SYS_rt_sigaction && !tell_resident(thread->tid, site))
         return;
@@ -206,16 +255,34 @@ static void lead(struct gate_process *gate, struct remote_thread *thread, int nr
         gate->stubs--;
 }
 
-static void remember_site(struct gate_keeper *keeper, const struct host_mapping *mapping, int nr, uint64_t site)
+/* Where the guest's loader has put the code for direct names. */
+static uint64_t names_entry_of(const struct gate_keeper *keeper, pid_t tid)
 {
-    struct gate_site found = {device_of(mapping), mapping->ino, site - mapping->start + mapping->offset, nr};
-    for (unsigned i = 0; i < keeper->known_sites; i++)
-        if (site_of(&keeper->known[i], mapping) == site)
+    uint64_t entry = 0;
+    if (!fast_direct_is_open(keeper->listener->cache) ||
+        guest_read(tid, RESIDENT(names_entry), &entry, sizeof entry) != sizeof entry)
+        return 0;
+    return entry >= HUSK_NAMES && entry < HUSK_NAMES + HUSK_NAMES_BYTES ? entry : 0;
+}
+
+void gate_remember_site(struct gate_keeper *keeper, uint64_t dev, uint64_t ino, uint64_t offset, int nr)
+{
+    struct gate_site found = {dev, ino, offset, nr};
+    for (unsigned i = 0; i < keeper->known_sites; i++) {
+        const struct gate_site *known = &keeper->known[i];
+        if (known->dev == dev && known->ino == ino && known->offset == offset)
             return;
+    }
     if (keeper->known_sites < sizeof keeper->known / sizeof *keeper->known) {
         keeper->known[keeper->known_sites++] = found;
         keeper->knows_sigaction = keeper->knows_sigaction || nr == SYS_rt_sigaction;
     }
+}
+
+/* As gate_remember_site, of a mapped file. */
+static void remember_mapped(struct gate_keeper *keeper, const struct host_mapping *mapping, int nr, uint64_t site)
+{
+    gate_remember_site(keeper, device_of(mapping), mapping->ino, site - mapping->start + mapping->offset, nr);
 }
 
 void gate_remember_caller(struct gate_keeper *keeper, const struct seccomp_notif *notif)
@@ -225,7 +292,7 @@ void gate_remember_caller(struct gate_keeper *keeper, const struct seccomp_notif
     struct host_mapping mapping;
     if (guest_read(notif->pid, site - 5, bytes, sizeof bytes) == sizeof bytes && is_site(bytes, notif->data.nr) &&
         find_mapping(notif->pid, site, &mapping))
-        remember_site(keeper, &mapping, notif->data.nr, site);
+        remember_mapped(keeper, &mapping, notif->data.nr, site);
 }
 
 bool gate_leads_sigaction(pid_t tid)
@@ -240,13 +307,15 @@ static void lead_known_sites(struct gate_keeper *keeper, struct gate_process *ga
                              const struct seccomp_notif *notif, const struct gate_view *view)
 {
     uint64_t site = notif->data.instruction_pointer - 2;
+    if (gate->names_entry)
+        gate_learn_library(keeper, thread->tid, &view->mapping);
     if (gate_call(notif->data.nr)) {
         lead(gate, thread, notif->data.nr, site);
-        remember_site(keeper, &view->mapping, notif->data.nr, site);
+        remember_mapped(keeper, &view->mapping, notif->data.nr, site);
     }
     if (view->sigaction > view->mapping.start && view->sigaction < view->mapping.end - 8) {
         lead(gate, thread, SYS_rt_sigaction, view->sigaction);
-        remember_site(keeper, &view->mapping, SYS_rt_sigaction, view->sigaction);
+        remember_mapped(keeper, &view->mapping, SYS_rt_sigaction, view->sigaction);
     }
     for (unsigned i = 0; i < keeper->known_sites; i++) {
         uint64_t other = site_of(&keeper->known[i], &view->mapping);
@@ -376,7 +445,7 @@ static int stop(struct gate_keeper *keeper, const struct seccomp_notif *notif, i
 int gate_install(struct gate_keeper *keeper, struct gate_process *place, const struct seccomp_notif *notif,
                  const struct gate_view *view)
 {
-    struct gate_process gate = {.tgid = notif->pid};
+    struct gate_process gate = {.tgid = notif->pid, .names_entry = names_entry_of(keeper, notif->pid)};
     struct remote_thread thread;
     const uint32_t open = 1;
     int guest_fd, fd = make_pages(&gate);

@@ -19,6 +19,8 @@
 #define MOST_FAILURES 16
 #define BUSY_PAUSE 64      /* the poller's pause from which on no gates are opened */
 #define OPEN_AFTER 24      /* notified calls of a process before it gets a gate: opening one costs as much, 250 us */
+#define DIRECT_AFTER 6     /* with direct names, which need no poller and are answered at any time */
+#define LED_TRIES 3        /* looks at such a process before it gets a gate: after 6, 12 and 24 calls */
 #define SPAWN_CALLS 16     /* of rt_sigaction: a thread that makes so many is a child of posix_spawn */
 
 static const struct gate_call CALLS[] = {
@@ -35,6 +37,12 @@ const struct gate_call *gate_call(int nr)
         if (CALLS[i].nr == nr)
             return &CALLS[i];
     return NULL;
+}
+
+bool gate_may_lead(int nr)
+{
+    bool direct = nr == SYS_open || nr == SYS_openat || nr == SYS_fstat || nr == SYS_mmap; /* loader/names.c */
+    return gate_call(nr) || direct || nr == SYS_rt_sigaction;
 }
 
 struct gate_keeper *gate_keeper_new(Listener *listener, bool eager)
@@ -90,6 +98,7 @@ void gate_close(struct gate_keeper *keeper)
 {
     if (!keeper || atomic_exchange(&keeper->closed, 1))
         return;
+    fast_direct_close(keeper->listener->cache);
     gate_lock(keeper); /* what the poller has taken, it answers first */
     for (int i = 0; i < GATE_MOST; i++)
         if (keeper->gates[i].tgid)
@@ -202,16 +211,26 @@ static bool wants_sigaction(struct gate_keeper *keeper, const struct gate_proces
     return gate || keeper->eager;
 }
 
+/* An ordinary call from a site that leads to a gate: it is asked for where the poller could answer. */
+static bool has_asked(struct gate_keeper *keeper, int nr)
+{
+    if (gate_call(nr) && !keeper->lone)
+        wanted(keeper);
+    return false;
+}
+
 bool gate_notified(struct gate_keeper *keeper, const struct seccomp_notif *notif)
 {
-    bool asks = gate_call(notif->data.nr);
-    if (!keeper || atomic_load(&keeper->closed) || (asks && keeper->lone) ||
-        (!asks && notif->data.nr != SYS_rt_sigaction && notif->data.nr != SYS_clone3))
+    int nr = notif->data.nr;
+    bool direct = keeper && fast_direct_is_open(keeper->listener->cache);
+    bool asks = gate_call(nr);
+    if (!keeper || atomic_load(&keeper->closed) || (asks && keeper->lone && !direct) ||
+        (!asks && nr != SYS_rt_sigaction && nr != SYS_clone3))
         return false;
     struct gate_process *gate = find(keeper, notif->pid);
     uint64_t site = notif->data.instruction_pointer - 2;
     if (gate && has_site(gate, site))
-        return asks ? wanted(keeper), false : false;
+        return has_asked(keeper, nr);
     struct gate_counter *counter = &keeper->counters[notif->pid % 64];
     if (counter->tid != (pid_t)notif->pid)
         *counter = (struct gate_counter){.tid = notif->pid, .tgid = guest_thread_group(notif->pid)};
@@ -219,14 +238,14 @@ bool gate_notified(struct gate_keeper *keeper, const struct seccomp_notif *notif
      * poller in vain at worst. */
     struct gate_process *group = !gate && counter->tgid > 0 ? find(keeper, counter->tgid) : NULL;
     if (group && has_site(group, site))
-        return asks ? wanted(keeper), false : false;
+        return has_asked(keeper, nr);
     if (!asks && !wants_sigaction(keeper, gate, notif, counter))
         return false;
-    unsigned patience = notif->data.nr == SYS_clone3 ? 1 : keeper->eager || !asks ? 2 : OPEN_AFTER;
+    unsigned patience = nr == SYS_clone3 ? 1 : keeper->eager || !asks ? 2 : direct ? DIRECT_AFTER : OPEN_AFTER;
     if (++counter->count < patience << (keeper->eager ? 0 : counter->failures))
         return false;
     counter->count = 0;
-    if (asks && is_busy(keeper))
+    if (asks && !direct && is_busy(keeper))
         return false;
     /* Each failure doubles the time to the next try: looking is not cheap. */
     if (counter->failures < MOST_FAILURES)
@@ -234,6 +253,13 @@ bool gate_notified(struct gate_keeper *keeper, const struct seccomp_notif *notif
     struct gate_view view = {.sigaction = counter->sigaction};
     if (!gate_look(keeper, notif, &view))
         return false;
+    /* Direct names are served already. What is left is the poller's, which has to be worth it. */
+    if ((view.inherited || view.led) && direct && !keeper->eager) {
+        if (counter->failures > LED_TRIES)
+            counter->failures = LED_TRIES;
+        if (!asks || keeper->lone || counter->failures < LED_TRIES || is_busy(keeper))
+            return false;
+    }
     if (gate && is_gone(gate)) { /* its process id is another process's by now, which has not its pages */
         gate_lock(keeper);
         gate_drop(gate);

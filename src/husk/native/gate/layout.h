@@ -15,8 +15,8 @@
 
 #define GATE_PAGE 0x1000
 #define GATE_STUBS 0x800       /* in page 0 */
-#define GATE_STUB_BYTES 32
-#define GATE_MOST_STUBS 64
+#define GATE_STUB_BYTES 64
+#define GATE_MOST_STUBS 32
 #define GATE_OPEN 0x1000
 #define GATE_SAVED 0x2000
 #define GATE_SHARED 0x4000
@@ -37,6 +37,14 @@
 #define GATE_DATA_NAME 12      /* u8: which argument is the name */
 #define GATE_DATA_OUT 13       /* u8: which argument is the buffer */
 #define GATE_DATA_SIZE 14      /* u16: how many bytes the buffer gets; 0: there is none; GATE_ANY_SIZE */
+
+#define GATE_DATA_NEXT 16      /* u64: of a call with a direct name that is not answered there; 0: the site itself */
+#define GATE_DATA_NAMES 24     /* u64: where direct names are answered */
+
+#define GATE_DATA_MISSES 32    /* u32: in a stub of the loader's: calls in a row that were not answered there */
+
+/* A result that no call has: a direct name was not answered. */
+#define GATE_UNANSWERED 0x8000000000000000
 
 #define GATE_ANY_SIZE 0xfffe   /* eight bytes or more: a symbolic link */
 

@@ -2,6 +2,7 @@
  * nothing here reads what a guest could have written. */
 #define _GNU_SOURCE
 #include "init.h"
+#include "loader/directories.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -72,15 +73,48 @@ static void offer_names(int root)
     }
 }
 
-/* A path of the new root, since the mount it was made in is not the one that guests see. */
-static void find_root_loader(void)
+/* The host's /usr, read-only, and the table of its directories that husk writes and guests read
+ * (docs/design/026-direct-names.md). The mount is of /usr alone: where the host has mounts below it, the kernel refuses
+ * to show what they cover. No wall depends on either: without them guests ask husk. */
+int init_shown_usr = -1, init_directories = -1;
+
+static int copy_of_usr(void)
 {
-    init_root_loader = open("/" ROOT_LOADER, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    struct { uint64_t set, clear, propagation, user_namespace; } attributes = {
+        .set = 1 | 2 | 4 /* MOUNT_ATTR_RDONLY, NOSUID, NODEV */};
+    int usr = (int)syscall(SYS_open_tree, AT_FDCWD, "/usr",
+                           OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW);
+    if (usr >= 0 && syscall(SYS_mount_setattr, usr, "", AT_EMPTY_PATH, &attributes, sizeof attributes) < 0) {
+        close(usr);
+        return -1;
+    }
+    return usr;
 }
 
-/* Mounts an empty root. In it are only the loader, and the box's state directory with the placeholders, under the path
- * it has outside. A guest has open directories of this mount only, so that `..` from its working directory leads to the
- * empty root and no further. */
+/* Below the working directory, which is the new root. */
+static void show_usr(int usr)
+{
+    int table = open(HUSK_DIRECTORIES_FILE + 1, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (table < 0 || ftruncate(table, HUSK_DIRECTORIES_BYTES) < 0 || make_directories(HUSK_SHOWN "/usr") < 0 ||
+        syscall(SYS_move_mount, usr, "", AT_FDCWD, HUSK_SHOWN "/usr" + 1, 4 /* MOVE_MOUNT_F_EMPTY_PATH */) < 0)
+        unlink(HUSK_DIRECTORIES_FILE + 1); /* without it husk and guests know that there is nothing to be seen */
+    if (table >= 0)
+        close(table);
+}
+
+/* Paths of the new root, since the mount they were made in is not the one that guests see. */
+static void find_in_root(void)
+{
+    init_root_loader = open("/" ROOT_LOADER, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (init_plan->flags & PLAN_DIRECT) {
+        init_directories = open(HUSK_DIRECTORIES_FILE, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+        init_shown_usr = init_directories < 0 ? -1 : open(HUSK_SHOWN "/usr", O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    }
+}
+
+/* Mounts an empty root. In it are only the loader, the box's state directory with the placeholders, under the path it
+ * has outside, and perhaps the host's /usr, under another. A guest has open directories of this mount only, so that
+ * `..` from its working directory leads to the empty root and no further. */
 static void empty_root(void)
 {
     char workdir[4096], state[4096], source[16], target[16];
@@ -98,9 +132,10 @@ static void empty_root(void)
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         init_give_up(STEP_MOUNT);
     int outside = open(state, O_PATH | O_DIRECTORY | O_CLOEXEC), proc = open("/proc/self/fd", O_PATH | O_CLOEXEC);
+    int usr = init_plan->flags & PLAN_DIRECT ? copy_of_usr() : -1;
     /* Any existing directory will do as the mount point of the new root. Every Linux has /proc. */
     if (outside < 0 || proc < 0 ||
-        mount("husk", "/proc", "tmpfs", MS_NOSUID | MS_NODEV, "size=256k,nr_inodes=4096,mode=777") < 0 ||
+        mount("husk", "/proc", "tmpfs", MS_NOSUID | MS_NODEV, "size=2m,nr_inodes=4096,mode=777") < 0 ||
         chdir("/proc") < 0)
         init_give_up(STEP_MOUNT);
     /* Root's uid is not mapped in the namespace, so root cannot make files on a file system that belongs to the
@@ -112,6 +147,10 @@ static void empty_root(void)
     if (root < 0 || inside < 0)
         init_give_up(STEP_MOUNT);
     offer_names(root);
+    if (usr >= 0) {
+        show_usr(usr);
+        close(usr);
+    }
     /* Both by descriptor, through the old /proc/self/fd: the paths lead elsewhere now. */
     snprintf(source, sizeof source, "%d", outside);
     snprintf(target, sizeof target, "%d", inside);
@@ -120,7 +159,7 @@ static void empty_root(void)
         mount(NULL, "/", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) < 0)
         init_give_up(STEP_MOUNT);
     close(inside), close(root), close(outside), close(proc);
-    find_root_loader();
+    find_in_root();
     /* husk opens it again, with its own rights. */
     int ours = open(state, O_PATH | O_DIRECTORY | O_CLOEXEC), start = open(workdir, O_RDONLY | O_DIRECTORY);
     if (ours < 0 || start < 0 || dup2(start, WORKDIR_FD) < 0)
@@ -168,7 +207,7 @@ static void join(void)
     mount_mqueues();
     if (chdir("/") < 0)
         init_give_up(STEP_MOUNT);
-    find_root_loader();
+    find_in_root();
 }
 
 void init_build(void)

@@ -58,6 +58,12 @@ static void raise_landlock(void)
     rule.parent = init_root_loader;
     if (init_root_loader >= 0 && syscall(SYS_landlock_add_rule, fd, 1, &rule, 0) < 0)
         init_give_up(STEP_LANDLOCK);
+    rule.allowed = 4; /* read files: neither directories nor programs */
+    for (int i = 0; i < 2; i++) {
+        rule.parent = i ? init_directories : init_shown_usr;
+        if (rule.parent >= 0 && syscall(SYS_landlock_add_rule, fd, 1, &rule, 0) < 0)
+            init_give_up(STEP_LANDLOCK);
+    }
     if (init_mqueues >= 0) {
         rule.allowed = 2 | 4; /* write and read files */
         rule.parent = init_mqueues;

@@ -24,6 +24,7 @@ enum {
 #define PLAN_JOIN 8u     /* JOIN_FD and the following are the user, mount, net, ipc and uts namespaces to join */
 #define PLAN_PERSON 16u  /* PERSON_FD is the person's terminal; husk will change its modes */
 #define PLAN_LEADS 64u   /* the guest leads a session, as husk does */
+#define PLAN_DIRECT 128u /* the guest may look up names of /usr itself */
 #define PLAN_PRIVATE_NETWORK 32u /* the network namespace is all of the box's network, so it gets an eth0 */
 
 struct init_plan {

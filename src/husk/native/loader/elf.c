@@ -220,6 +220,11 @@ static void account(struct loader_image *image, const Elf64_Phdr *ph)
 {
     uint64_t start = image->bias + ph->p_vaddr;
 
+    if ((ph->p_flags & (PF_X | PF_W)) == PF_X) {
+        image->code = PAGE_DOWN(start);
+        image->code_size = PAGE_UP(start + ph->p_filesz) - image->code;
+        image->code_offset = PAGE_DOWN(ph->p_offset);
+    }
     if ((ph->p_flags & PF_X) && start < image->start_code)
         image->start_code = start;
     if ((ph->p_flags & PF_X) && start + ph->p_filesz > image->end_code)

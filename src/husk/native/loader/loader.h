@@ -30,6 +30,7 @@ struct loader_image {
     uint64_t phnum;
     uint64_t start_code, end_code, start_data, end_data;
     uint64_t end;        /* end of the highest bss */
+    uint64_t code, code_size, code_offset; /* the last segment of unwritable code; its place in the file */
     int type;            /* ET_EXEC or ET_DYN */
     int exec_stack;
 };
@@ -66,5 +67,13 @@ void loader_stack_make_executable(const struct loader_stack *stack);
 
 /* resident.S: position-independent code to be copied to HUSK_RESIDENT. */
 extern const char loader_resident_code[], loader_resident_code_end[];
+
+/* names_entry.S, names.c: to be copied to HUSK_NAMES. The linker knows where a section begins and ends. */
+extern const char loader_names_begin[] __asm__("__start_husk_names") __attribute__((visibility("hidden")));
+extern const char loader_names_end[] __asm__("__stop_husk_names") __attribute__((visibility("hidden")));
+extern const char loader_names_entry[];
+/* Called by the loader where it lies, and by its copy in the guest. */
+void loader_names_make_stubs(uint64_t entry);
+void loader_names_lead(uint64_t start, uint64_t size, int fd, uint64_t offset);
 
 #endif

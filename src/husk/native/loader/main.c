@@ -5,9 +5,11 @@
  *
  * Freestanding: no C library, no relocation to process, no vector register.
  */
+#include <fcntl.h>
 #include <linux/prctl.h>
 #include <sys/mman.h>
 
+#include "directories.h"
 #include "loader.h"
 
 #define ADDR_NO_RANDOMIZE 0x0040000
@@ -80,6 +82,32 @@ static struct husk_resident *make_resident(const struct husk_exec_info *info)
     return r;
 }
 
+/*
+ * Code and table for direct names. Where something here fails the program has none, and asks the supervisor.
+ * The table's name is one of the box's root: no other call of the loader carries a name.
+ */
+static void make_names(struct husk_resident *resident)
+{
+    long (*direct)(long, long, long, long, long) = (void *)(HUSK_RESIDENT + HUSK_RESIDENT_DIRECT);
+    uint64_t size = (uint64_t)(loader_names_end - loader_names_begin);
+    long fd = direct(SYS_openat, AT_FDCWD, (long)HUSK_DIRECTORIES_FILE, O_RDONLY | O_CLOEXEC, 0);
+
+    if (failed(fd))
+        return;
+    if (size > HUSK_NAMES_BYTES ||
+        sys_mmap(HUSK_NAMES, HUSK_NAMES_BYTES + HUSK_NAMES_DATA_BYTES, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != HUSK_NAMES) {
+        syscall3(SYS_close, fd, 0, 0);
+        return;
+    }
+    memcpy((void *)HUSK_NAMES, loader_names_begin, size);
+    if (!failed(sys_mprotect(HUSK_NAMES, HUSK_NAMES_BYTES, PROT_READ | PROT_EXEC)) &&
+        sys_mmap(HUSK_DIRECTORIES, HUSK_DIRECTORIES_BYTES, PROT_READ, MAP_SHARED | MAP_FIXED_NOREPLACE, (int)fd, 0)
+            == HUSK_DIRECTORIES)
+        resident->names_entry = HUSK_NAMES + (uint64_t)(loader_names_entry - loader_names_begin);
+    syscall3(SYS_close, fd, 0, 0);
+}
+
 static uint64_t choose_brk(const struct husk_exec_info *info, int randomize)
 {
     uint64_t brk = PAGE_UP(program.end);
@@ -141,10 +169,16 @@ _Noreturn void loader_main(uint64_t *sp)
     /* After the program: an image may span the region, as long as it has a hole there. */
     resident = make_resident(info);
     resident->entry = program.entry;
+    if (info->flags & HUSK_DIRECT_NAMES)
+        make_names(resident);
     if (has_interpreter) {
         if (interpreter_fd == HUSK_ASK_LATER)
             interpreter_fd = (int)question(HUSK_EXEC_INTERPRETER, NULL, 0, started_by);
         loader_image_load(&interpreter, interpreter_fd, NULL, PLACE_ANYWHERE, randomize);
+        if (resident->names_entry && interpreter.code) {
+            loader_names_make_stubs(resident->names_entry);
+            loader_names_lead(interpreter.code, interpreter.code_size, interpreter_fd, interpreter.code_offset);
+        }
         syscall3(SYS_close, interpreter_fd, 0, 0);
         resident->entry = interpreter.entry;
     }

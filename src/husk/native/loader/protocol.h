@@ -53,6 +53,7 @@
 /* husk_exec_info.flags */
 #define HUSK_HEADER_GIVEN 1u  /* take the ELF header from ehdr, not from the file */
 #define HUSK_NO_RANDOMIZE 2u  /* fixed addresses, as personality ADDR_NO_RANDOMIZE */
+#define HUSK_DIRECT_NAMES 4u  /* the program may look up names of the host's /usr itself */
 
 #define HUSK_COMM_BYTES 16
 #define HUSK_EHDR_BYTES 64

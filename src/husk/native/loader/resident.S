@@ -190,6 +190,19 @@ native:
         syscall
         mov     DATA(HUSK_RES_SIGACTION), %rcx  /* as after a `syscall` there */
         jmp     *%rcx
+
+/* direct(nr, a, b, c, d): a call that the filter knows by the address of its `syscall` instruction. */
+        .org    loader_resident_code + HUSK_RESIDENT_DIRECT
+        mov     %rdi, %rax
+        mov     %rsi, %rdi
+        mov     %rdx, %rsi
+        mov     %rcx, %rdx
+        mov     %r8, %r10
+        jmp     direct
+        .org    loader_resident_code + HUSK_RESIDENT_DIRECT_CALL
+direct:
+        syscall
+        ret
 loader_resident_code_end:
 
         .section .note.GNU-stack, "", @progbits

@@ -5,6 +5,8 @@
  *   HUSK_RESIDENT + 0x0000  r-x  128 signal thunks, 16 bytes each; thunk tail;
  *                                the stub that leaves the loader; rt_sigaction
  *   HUSK_RESIDENT + 0x1000  rw-  struct husk_resident, 4 pages
+ *   HUSK_RESIDENT + 0x5000  r-x  direct names: code, 2 pages
+ *   HUSK_RESIDENT + 0x7000  rw-  direct names: struct husk_names
  *
  * It belongs to the guest: a guest may unmap it, or write anything to it.
  * The supervisor reads it as a hint, and must cope with any content.
@@ -17,10 +19,17 @@
 #define HUSK_RESIDENT_CODE_BYTES 0x1000
 #define HUSK_RESIDENT_DATA_BYTES 0x4000
 #define HUSK_RESIDENT_BYTES (HUSK_RESIDENT_CODE_BYTES + HUSK_RESIDENT_DATA_BYTES)
+#define HUSK_NAMES (HUSK_RESIDENT + HUSK_RESIDENT_CODE_BYTES + HUSK_RESIDENT_DATA_BYTES)
+#define HUSK_NAMES_BYTES 0x2000
+#define HUSK_NAMES_DATA (HUSK_NAMES + HUSK_NAMES_BYTES)
+#define HUSK_NAMES_DATA_BYTES 0x2000
 #define HUSK_RESIDENT_DATA (HUSK_RESIDENT + HUSK_RESIDENT_CODE_BYTES)
 
 /* Headers of messages: pages that only husk writes to (native/remote/sealed_send.c). The loader has no part in it. */
 #define HUSK_MESSAGES (HUSK_RESIDENT + 0x8000000)
+
+/* The table of directories (directories.h), in programs that look names up themselves. */
+#define HUSK_DIRECTORIES (HUSK_RESIDENT + 0x4000000)
 
 #define HUSK_RESIDENT_MAGIC 0x7365726bu /* "kres" */
 #define HUSK_RESIDENT_VERSION 1u
@@ -44,6 +53,13 @@
  */
 #define HUSK_RESIDENT_SIGACTION 0xa00
 #define HUSK_RESIDENT_SIGACTION_CALL 0xa80
+
+/*
+ * Direct names (docs/design/026-direct-names.md): a call with up to four arguments, as a C function; and behind its
+ * `syscall` instruction, by whose address the filter knows it.
+ */
+#define HUSK_RESIDENT_DIRECT 0xb00
+#define HUSK_RESIDENT_DIRECT_CALL 0xb80
 
 /* Supervisor's scratch memory, for pointer arguments of remote calls. */
 #define HUSK_SCRATCH_SLOTS 64
@@ -74,7 +90,7 @@ struct husk_resident {
     uint32_t exe_len;            /* bytes of exe, without its NUL */
     uint32_t execfn_offset;      /* of AT_EXECFN's string, from the start of exe */
     uint64_t sigaction_back;     /* behind the one call site that leads to HUSK_RESIDENT_SIGACTION; 0: none does */
-    uint64_t reserved;
+    uint64_t names_entry;        /* where call sites may be led for direct names; 0: the program has none */
     uint8_t eintr_bitmap[64];    /* bit n of byte n/8: call n may end with EINTR */
     uint64_t padding[16];
     uint64_t slot_handler[HUSK_THUNKS];
@@ -82,6 +98,25 @@ struct husk_resident {
     char exe[HUSK_RES_STRINGS_BYTES];
     uint8_t scratch[HUSK_SCRATCH_SLOTS][HUSK_SCRATCH_BYTES];
 };
+
+/*
+ * What direct names remember. The stubs are code near the C library, and behind that page their data: a call site that
+ * leads here jumps to one. The last ones begin with HUSK_BETWEEN. The supervisor may write to the data, too.
+ */
+#define HUSK_STUB_COUNT 64
+#define HUSK_STUB_PLAIN 48
+#define HUSK_STUB_CODE_BYTES 32
+#define HUSK_STUB_DATA_BYTES 64
+struct husk_names {
+    uint64_t stubs;              /* their address; 0: there are none */
+    uint32_t stubs_used[2];      /* plain ones, and the others */
+    uint32_t reserved[4];
+    /* Files that the program opened by a direct name, so that fstat on them needs no supervisor. */
+    struct husk_opened {
+        uint64_t ino, changed_s, changed_ns, changes;
+    } opened[255];
+};
+_Static_assert(sizeof(struct husk_names) <= HUSK_NAMES_DATA_BYTES, "layout");
 
 _Static_assert(offsetof(struct husk_resident, identity) == HUSK_RES_IDENTITY, "layout");
 _Static_assert(offsetof(struct husk_resident, thunked_mask) == HUSK_RES_THUNKED, "layout");

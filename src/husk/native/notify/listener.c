@@ -4,6 +4,7 @@
 
 #include "fastpath/changes.h"
 #include "fastpath/fastpath.h"
+#include "fastpath/own_dirs.h"
 #include "gate/gate.h"
 #include "loader/protocol.h"
 #include "remote/remote.h"
@@ -259,6 +260,9 @@ static PyMethodDef Listener_methods[] = {
      "cache_changes(start, key, guest_path): C may change names in this taught directory"},
     {"cache_made", (PyCFunction)fast_py_cache_made, METH_VARARGS,
      "cache_made(fd, showing): an open file that the guest made"},
+    {"cache_own", (PyCFunction)fast_py_cache_own, METH_VARARGS,
+     "cache_own(start, key, owner, guest_path, files_fd, uid, gid, stat, names, lock): a directory that is the box's "
+     "own. The lock is the vfs's"},
     {"take_changes", (PyCFunction)fast_py_take_changes, METH_NOARGS,
      "take_changes(): what C changed since the last time, in order"},
     {"cache_handle", (PyCFunction)fast_py_cache_handle, METH_VARARGS,
@@ -276,6 +280,8 @@ static PyMethodDef Listener_methods[] = {
      "cache_watched(): a guest watches files (inotify)"},
     {"cache_losses", (PyCFunction)fast_py_cache_losses, METH_NOARGS,
      "cache_losses(): how often C itself forgot everything that it was taught"},
+    {"cache_direct", (PyCFunction)fast_py_cache_direct, METH_VARARGS,
+     "cache_direct(table_fd, root_fd, name): guests see this host directory in their own root"},
     {"cache_off", (PyCFunction)fast_py_cache_off, METH_NOARGS,
      "cache_off(): answer nothing from the name cache any more"},
     {"cache_forget", (PyCFunction)fast_py_cache_forget, METH_VARARGS,

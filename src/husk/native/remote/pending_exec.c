@@ -15,6 +15,8 @@
 
 #include "call_table.h"
 #include "loader/protocol.h"
+#include "fastpath/fastpath.h"
+#include "gate/gate.h"
 #include "notify/notify.h"
 
 #include <errno.h>
@@ -224,6 +226,10 @@ bool remote_exec_answer_loader(Listener *listener, const struct seccomp_notif *n
     if (!mine)
         return false;
     struct husk_exec_info *info = (struct husk_exec_info *)mine->info;
+    if (listener->gates && fast_direct_is_open(listener->cache)) {
+        info->flags |= HUSK_DIRECT_NAMES;
+        gate_learn_interpreter(listener->gates, mine->interpreter_fd);
+    }
     struct notify_pin pin;
     notify_pin_begin(&pin, notif->pid); /* once for both injections */
     int fd = notify_inject_fd(listener->fd, notif, mine->program_fd, true);

@@ -27,6 +27,7 @@
 
 #ifndef SYS_landlock_create_ruleset
 #define SYS_landlock_create_ruleset 444
+#define SYS_landlock_add_rule 445
 #define SYS_landlock_restrict_self 446
 #endif
 
@@ -178,14 +179,31 @@ static int make_ruleset(uint64_t fs, uint64_t scoped)
     return (int)syscall(SYS_landlock_create_ruleset, &handled, scoped ? sizeof handled : sizeof handled.fs, 0);
 }
 
-/* landlock_ruleset(fs, scoped) -> descriptor of a ruleset without rules */
+/* One rule: `rights` for the file `fd`. */
+static bool allow(int ruleset, uint64_t rights, int fd)
+{
+    struct __attribute__((packed)) { uint64_t rights; int32_t fd; } rule = {rights, fd};
+    return syscall(SYS_landlock_add_rule, ruleset, 1 /* path beneath */, &rule, 0) == 0;
+}
+
+/* landlock_ruleset(fs, scoped, files=()) -> descriptor of a ruleset; `files`: descriptors of files that it leaves the
+ * rights `fs` to */
 PyObject *remote_py_landlock_ruleset(PyObject *self, PyObject *args)
 {
     (void)self;
     unsigned long long fs, scoped;
-    if (!PyArg_ParseTuple(args, "KK:landlock_ruleset", &fs, &scoped))
+    PyObject *files = NULL;
+    if (!PyArg_ParseTuple(args, "KK|O!:landlock_ruleset", &fs, &scoped, &PyTuple_Type, &files))
         return NULL;
     int fd = make_ruleset(fs, scoped);
+    for (Py_ssize_t i = 0; fd >= 0 && files && i < PyTuple_Size(files); i++) {
+        long file = PyLong_AsLong(PyTuple_GetItem(files, i));
+        if (PyErr_Occurred() || !allow(fd, fs, (int)file)) {
+            int error = errno;
+            close(fd);
+            return PyErr_Occurred() ? NULL : core_raise_errno(error);
+        }
+    }
     return fd < 0 ? core_raise_errno(errno) : PyLong_FromLong(fd);
 }
 

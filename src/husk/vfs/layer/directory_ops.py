@@ -7,6 +7,7 @@ import errno
 import os
 import stat as st
 
+from husk.abi.structs import pack_stat
 from husk.native._core import stat_beneath, stat_fd
 from husk.vfs.clock import now
 from husk.vfs.host.host_file import HOST_FLAGS
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from husk.vfs.layer.layered_tree import LayeredTree
     from husk.vfs.layer.upper_files import UpperFiles
     from husk.vfs.layer.watch_mirror import WatchMirror
-    from husk.vfs.node import Context, Credentials, Node
+    from husk.vfs.node import Context, Credentials, Node, OwnDirectory
 
 PRIVILEGE = st.S_ISUID | st.S_ISGID
 RENAME_NOREPLACE, RENAME_EXCHANGE, RENAME_WHITEOUT = 1, 2, 4
@@ -139,6 +140,34 @@ class DirectoryOps:
             directory.mirror.names.add(name)
         self._put(directory, name, inode)
         return inode
+
+    def own_directory(self, ctx: Context, directory: LayerDir) -> OwnDirectory | None:
+        if directory.lower is not None or directory.pending or not directory.copied_up or self._files.mirrored:
+            return None
+        if directory.is_hidden_or_watched() or directory.xattrs or directory.mode & st.S_ISGID:
+            return None
+        creds, info = self._owner(ctx), self._tree.stat(ctx, directory)
+        names = [(name, _removable(node)) for name, node in directory.names.items()]
+        return self._state.files_fd, creds.uid, creds.gid, pack_stat(info), names
+
+    def made_outside(
+        self, directory: LayerDir, name: bytes, number: int, mode: int, uid: int, gid: int, when: int
+    ) -> Inode:
+        """As `create_open` would have made it. It is not entered yet, and C has counted it."""
+        inode = Inode(self._tree, number, mode, uid, gid, when)
+        inode.number, inode.nlink = number, 1
+        inode.add_name(directory, name)
+        return inode
+
+    def removed_outside(self, directory: LayerDir, name: bytes, number: int, when: int) -> None:
+        """As `unlink` would have done it, but for the name itself, which C takes out of the directory. C has counted
+        it. Whatever was done here before an exception is done again."""
+        node = directory.names.get(name)
+        if isinstance(node, Inode) and node.number == number:  # else a signal handler has done all of it
+            node.nlink, node.ctime = 0, when
+            node.drop_name(directory, name)
+            directory.cookies.pop(name, None)
+            self._state.orphan(number, node, held_elsewhere=True)  # C has removed the real file
 
     def mkdir(self, ctx: Context, directory: LayerDir, name: bytes, mode: int) -> LayerDir:
         self._state.room_for(1)
@@ -327,3 +356,10 @@ class DirectoryOps:
     def _uncount(self, node: Inode | LayerDir) -> None:
         if node.xattrs:
             self._state.count(-weight(attribute_bytes(node.xattrs)))
+
+
+def _removable(node: Node) -> int:
+    """The number of a file's real file, if to remove its name is to remove that, and nothing else."""
+    if isinstance(node, Inode) and node.nlink == 1 and not node.others and node.source is None and not node.xattrs:
+        return node.number if node.kind == st.S_IFREG else 0
+    return 0

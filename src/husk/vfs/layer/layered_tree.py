@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from husk.native._core import HostStat, Manifest
     from husk.vfs.host_view import HostView
     from husk.vfs.layer.watch_mirror import WatchMirror
-    from husk.vfs.node import Context, Node
+    from husk.vfs.node import Context, Node, OwnDirectory
     from husk.vfs.state import State
 
 
@@ -375,6 +375,23 @@ class LayeredTree(Tree):
     def create_open(self, ctx: Context, directory: Dir, name: bytes, mode: int, flags: int) -> tuple[Inode, int]:
         assert isinstance(directory, LayerDir)
         return self._ops.create_open(ctx, directory, name, mode, flags)
+
+    def own_directory(self, ctx: Context, directory: Dir) -> OwnDirectory | None:
+        assert isinstance(directory, LayerDir)
+        return self._ops.own_directory(ctx, directory)
+
+    def may_be_own(self, directory: Dir) -> bool:
+        return isinstance(directory, LayerDir) and directory.lower is None
+
+    def removed_outside(self, directory: Dir, name: bytes, number: int, when: int) -> None:
+        assert isinstance(directory, LayerDir)
+        self._ops.removed_outside(directory, name, number, when)
+
+    def made_outside(
+        self, directory: Dir, name: bytes, number: int, mode: int, uid: int, gid: int, when: int
+    ) -> Inode:
+        assert isinstance(directory, LayerDir)
+        return self._ops.made_outside(directory, name, number, mode, uid, gid, when)
 
     def mkdir(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> LayerDir:
         assert isinstance(directory, LayerDir)

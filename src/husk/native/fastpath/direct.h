@@ -1,0 +1,19 @@
+/* native: direct names: what the cache knows that guests may look up themselves (docs/design/026-direct-names.md). */
+#ifndef HUSK_DIRECT_H
+#define HUSK_DIRECT_H
+
+#include "fastpath/resolve.h"
+
+/* With the cache's lock held for writing, where nothing else is said. */
+void fast_direct_learn(struct fast_cache *cache, struct fast_dir *dir);  /* if it is one for guests */
+void fast_direct_forget(struct fast_cache *cache, const struct fast_dir *dir); /* reading is enough */
+void fast_direct_changed(struct fast_cache *cache); /* something in a layer is about to change */
+/* husk answered for a file with these attributes. Where that goes on, guests learn whose the directory's files are.
+ * Reading is enough. */
+void fast_direct_asked(struct fast_cache *cache, struct fast_dir *dir, const struct stat *host);
+/* As fast_cache_find_file, for files that a guest may have opened itself; `link` leads to the descriptor. Reading is
+ * enough, too. */
+const struct fast_file *fast_direct_opened(struct fast_cache *cache, const char *link, const struct stat *host);
+void fast_direct_free(struct fast_direct *direct);
+
+#endif

@@ -1,0 +1,289 @@
+/* native: the Python class VfsLock (docs/design/024-changes.md). It is taken and given back in one step each.
+ *
+ * Goal: an exception of a signal handler may come between any two steps of Python's, as ^C does in an application's
+ * main thread. It must leave neither the lock taken nor a file of the guest unknown. So `__enter__` and `__exit__` are
+ * C's, as those of the RLock that stood here. They run Python for one purpose: to describe a file that C has made. What
+ * is described is not visible to anyone. C enters it and removes its record, without a step of Python's in between.
+ * After an exception the record is still there, and the next thread that takes the lock goes on with it.
+ *
+ * Rejected: a Python class around an RLock, because the exception may come between taking it and the `with` body.
+ * Blocking signals meanwhile: another thread may receive one, and the handler runs in the main thread all the same. */
+#include "fastpath/vfs_lock.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_RECORDED (256 << 10) /* bytes; then Python makes the next change, and reads them all */
+
+/* ---- for C ------------------------------------------------------------------------------------------------------- */
+
+bool fast_lock_try(VfsLock *lock)
+{
+    return sem_trywait(&lock->free) == 0;
+}
+
+void fast_lock_give(VfsLock *lock)
+{
+    sem_post(&lock->free);
+}
+
+bool fast_lock_records(VfsLock *lock, size_t size)
+{
+    if (!lock->records)
+        lock->records = malloc(MOST_RECORDED);
+    return lock->records && lock->describe && lock->size + sizeof(struct fast_made) + size <= MOST_RECORDED;
+}
+
+bool fast_lock_has_room(const VfsLock *lock)
+{
+    return lock->next < lock->end && lock->room > 0;
+}
+
+uint64_t fast_lock_number(VfsLock *lock)
+{
+    return lock->next++; /* none is used twice, whatever happens now */
+}
+
+void fast_lock_record(VfsLock *lock, const struct fast_made *made, const char *name)
+{
+    memcpy(lock->records + lock->size, made, sizeof *made);
+    memcpy(lock->records + lock->size + sizeof *made, name, made->size);
+    lock->size += sizeof *made + made->size;
+    lock->room += made->mode ? -1 : 1;
+}
+
+/* ---- what C has made --------------------------------------------------------------------------------------------- */
+
+/* Nothing here runs Python, so it happens as a whole for whoever looks from Python. If it fails half-way, for want of
+ * memory, doing it again does no harm. */
+static bool enter_node(VfsLock *self, PyObject *directory, PyObject *names, PyObject *name, PyObject *node,
+                       PyObject *number, PyObject *when, size_t size)
+{
+    if (node == Py_None ? PyDict_DelItem(names, name) < 0
+                        : PyDict_SetItem(names, name, node) < 0 || PyDict_SetItem(self->nodes, number, node) < 0)
+        return false;
+    if (PyObject_SetAttrString(directory, "mtime", when) < 0 || PyObject_SetAttrString(directory, "ctime", when) < 0)
+        return false;
+    self->first += size;
+    self->entered++;
+    if (self->first == self->size)
+        self->first = self->size = 0;
+    return true;
+}
+
+static bool enter_first(VfsLock *self)
+{
+    struct fast_made made;
+    memcpy(&made, self->records + self->first, sizeof made);
+    uint64_t entered = self->entered;
+    PyObject *name = PyBytes_FromStringAndSize(self->records + self->first + sizeof made, made.size);
+    PyObject *number = PyLong_FromUnsignedLongLong(made.number), *when = PyLong_FromLongLong(made.when_ns);
+    PyObject *directory = NULL, *node = NULL, *names = NULL, *described = NULL;
+    bool good = name && number && when &&
+                (described = PyObject_CallFunction(self->describe, "KOOIO", (unsigned long long)made.owner, number,
+                                                   when, made.mode, name));
+    /* Meanwhile a signal handler may have taken the lock, too, and entered this one. */
+    if (good && self->entered == entered)
+        good = PyArg_ParseTuple(described, "OO", &directory, &node) &&
+               (names = PyObject_GetAttrString(directory, "names")) &&
+               enter_node(self, directory, names, name, node, number, when, sizeof made + made.size);
+    Py_XDECREF(names);
+    Py_XDECREF(described);
+    Py_XDECREF(when);
+    Py_XDECREF(number);
+    Py_XDECREF(name);
+    return good;
+}
+
+/* ---- for Python -------------------------------------------------------------------------------------------------- */
+
+enum outcome { TAKEN, TOO_LATE, RAISED };
+
+/* RAISED: a signal handler has raised an exception, and the lock was not taken. `until` NULL: wait for ever. */
+static enum outcome wait_for(VfsLock *self, const struct timespec *until)
+{
+    while (sem_trywait(&self->free)) {
+        int failure;
+        Py_BEGIN_ALLOW_THREADS /* a thread that makes a file in C has it for a moment; it does not need the GIL */
+        failure = (until ? sem_clockwait(&self->free, CLOCK_MONOTONIC, until) : sem_wait(&self->free)) ? errno : 0;
+        Py_END_ALLOW_THREADS
+        if (!failure)
+            break;
+        if (failure == ETIMEDOUT)
+            return TOO_LATE;
+        if (PyErr_CheckSignals() < 0)
+            return RAISED;
+    }
+    return TAKEN;
+}
+
+static void give_back(VfsLock *self)
+{
+    if (--self->depth)
+        return;
+    self->owner = 0;
+    sem_post(&self->free);
+}
+
+static PyObject *take(VfsLock *self, const struct timespec *until)
+{
+    unsigned long me = (unsigned long)pthread_self();
+    if (self->owner != me) {
+        enum outcome outcome = wait_for(self, until);
+        if (outcome != TAKEN)
+            return outcome == RAISED ? NULL : Py_NewRef(Py_False);
+        self->owner = me;
+    }
+    self->depth++;
+    while (self->first < self->size) {
+        if (!enter_first(self)) {
+            give_back(self);
+            return NULL;
+        }
+    }
+    Py_RETURN_TRUE;
+}
+
+static PyObject *VfsLock_enter(VfsLock *self, PyObject *Py_UNUSED(noargs))
+{
+    return take(self, NULL);
+}
+
+static PyObject *VfsLock_acquire(VfsLock *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"timeout", NULL};
+    double seconds = -1;
+    struct timespec until;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|d:acquire", names, &seconds))
+        return NULL;
+    if (seconds < 0)
+        return take(self, NULL);
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += (time_t)seconds;
+    until.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
+    if (until.tv_nsec >= 1000000000)
+        until.tv_sec++, until.tv_nsec -= 1000000000;
+    return take(self, &until);
+}
+
+static PyObject *VfsLock_exit(VfsLock *self, PyObject *Py_UNUSED(args))
+{
+    if (self->owner != (unsigned long)pthread_self())
+        return PyErr_SetString(PyExc_RuntimeError, "this thread does not have the lock"), NULL;
+    give_back(self);
+    Py_RETURN_NONE;
+}
+
+static PyObject *VfsLock_after_fork(VfsLock *self, PyObject *Py_UNUSED(noargs))
+{
+    sem_init(&self->free, 0, 1);
+    self->owner = self->depth = 0;
+    Py_RETURN_NONE;
+}
+
+static PyObject *VfsLock_entering(VfsLock *self, PyObject *args)
+{
+    PyObject *describe, *nodes, *was = self->describe, *were = self->nodes;
+    if (!PyArg_ParseTuple(args, "OO!:entering", &describe, &PyDict_Type, &nodes))
+        return NULL;
+    self->describe = Py_NewRef(describe);
+    self->nodes = Py_NewRef(nodes);
+    Py_XDECREF(was);
+    Py_XDECREF(were);
+    Py_RETURN_NONE;
+}
+
+static PyObject *VfsLock_close(VfsLock *self, PyObject *Py_UNUSED(noargs))
+{
+    self->first = self->size = 0;
+    Py_CLEAR(self->describe);
+    Py_CLEAR(self->nodes);
+    Py_RETURN_NONE;
+}
+
+static PyObject *VfsLock_set_aside(VfsLock *self, PyObject *args)
+{
+    unsigned long long next, end;
+    if (!PyArg_ParseTuple(args, "KK:set_aside", &next, &end))
+        return NULL;
+    self->next = next, self->end = end;
+    Py_RETURN_NONE;
+}
+
+static PyObject *get_numbers_left(VfsLock *self, void *Py_UNUSED(closure))
+{
+    return PyLong_FromUnsignedLongLong(self->end - self->next);
+}
+
+static PyObject *get_room(VfsLock *self, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLongLong(self->room);
+}
+
+static int set_room(VfsLock *self, PyObject *value, void *Py_UNUSED(closure))
+{
+    long long room = value ? PyLong_AsLongLong(value) : 0;
+    if (PyErr_Occurred())
+        return -1;
+    self->room = room;
+    return 0;
+}
+
+static PyObject *VfsLock_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(kwargs))
+{
+    VfsLock *self = (VfsLock *)PyType_GenericNew(type, NULL, NULL);
+    if (self) {
+        sem_init(&self->free, 0, 1);
+        self->room = 1LL << 62; /* and more, for each of the host's names that the guest removes */
+    }
+    return (PyObject *)self;
+}
+
+static void VfsLock_dealloc(VfsLock *self)
+{
+    sem_destroy(&self->free);
+    free(self->records);
+    Py_XDECREF(self->describe);
+    Py_XDECREF(self->nodes);
+    core_free((PyObject *)self);
+}
+
+static PyMethodDef methods[] = {
+    {"__enter__", (PyCFunction)VfsLock_enter, METH_NOARGS, "Take the lock, and enter what C has made."},
+    {"__exit__", (PyCFunction)VfsLock_exit, METH_VARARGS, "Give it back."},
+    {"acquire", (PyCFunction)(void (*)(void))VfsLock_acquire, METH_VARARGS | METH_KEYWORDS,
+     "acquire(timeout=-1): as __enter__; False: not within so many seconds"},
+    {"release", (PyCFunction)VfsLock_exit, METH_NOARGS, "release(): as __exit__"},
+    {"after_fork", (PyCFunction)VfsLock_after_fork, METH_NOARGS, "after_fork(): in the child, nobody has it"},
+    {"entering", (PyCFunction)VfsLock_entering, METH_VARARGS,
+     "entering(describe, nodes): from now on C may make and remove files; describe(owner, number, when, mode, name) "
+     "gives (directory, node), or (directory, None) of one that was removed: mode 0. It may be asked again"},
+    {"close", (PyCFunction)VfsLock_close, METH_NOARGS, "close(): C makes no file any more"},
+    {"set_aside", (PyCFunction)VfsLock_set_aside, METH_VARARGS,
+     "set_aside(next, end): numbers for files that C makes. With the lock"},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef attributes[] = {
+    {"numbers_left", (getter)get_numbers_left, NULL, "of those set aside", NULL},
+    {"room", (getter)get_room, (setter)set_room, "names that the guest may still make. With the lock", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_dealloc, VfsLock_dealloc},
+    {Py_tp_new, VfsLock_new},
+    {Py_tp_methods, methods},
+    {Py_tp_getset, attributes},
+    {0, NULL},
+};
+
+PyTypeObject *fast_lock_type;
+PyType_Spec fast_lock_spec = {
+    .name = "husk.native._core.VfsLock",
+    .basicsize = sizeof(VfsLock),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = slots,
+};

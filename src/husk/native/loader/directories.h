@@ -1,0 +1,82 @@
+/*
+ * Direct names: the table of directories in which guests look names up themselves, in the box's own mount namespace
+ * (docs/design/026-direct-names.md). Layout only; shared by husk-init, the loader, the guest's code and the C core.
+ *
+ * A file in the box's root. husk writes it, guests map it for reading. A record says: the bytes of `key`, as a guest
+ * writes them, up to the last slash, lead to the host directory that guests see as `path`, and nothing of the box lies
+ * over it. Names, not attributes: those the host is asked for, each time. Some records are of a single name, which the
+ * box does not have.
+ */
+#ifndef HUSK_LOADER_DIRECTORIES_H
+#define HUSK_LOADER_DIRECTORIES_H
+
+#include <stdint.h>
+
+#define HUSK_SHOWN "/husk-host" /* guests see the host's /usr below this; as in vfs/handles.py */
+#define HUSK_DIRECTORIES_FILE "/husk-directories" /* as in sandbox/direct_names.py */
+
+#define HUSK_DIRECTORY_COUNT 1024 /* a power of two */
+#define HUSK_DIRECTORY_PROBES 8
+#define HUSK_DIRECTORY_TEXT 216
+
+enum husk_directory_kind {
+    HUSK_DIRECTORY, HUSK_ABSENT_DIRECTORY, /* of the second only a missing name can be believed */
+    HUSK_MISSING_NAME,                     /* the key is a name that does not exist, without a slash; no path */
+};
+
+struct husk_directory {
+    uint32_t turn;         /* of its teaching; 0: free, or being changed. Read before and after what follows */
+    uint32_t hash;         /* of the key */
+    int64_t owned_before;  /* ns: whatever here changed last before that and shows no owner is root's; 0: unknown */
+    uint16_t key_size, path_size;
+    uint32_t kind;         /* enum husk_directory_kind */
+    uint64_t inode;        /* that of the directory of which this was found out */
+    uint64_t reserved;
+    char text[HUSK_DIRECTORY_TEXT]; /* key, then path, both with their last slash */
+};
+
+/*
+ * A call site of a C library: its `syscall` instruction, by file. Guests lead it to direct names when they map the
+ * file. Before it stands `mov $nr, %eax`; in some, `mov %rdi, %rsi; mov $AT_FDCWD, %edi` in between.
+ */
+struct husk_site {
+    uint64_t dev, ino;
+    uint32_t offset; /* in the file */
+    uint16_t nr;
+    uint16_t between; /* bytes: 0 or HUSK_BETWEEN_BYTES */
+};
+#define HUSK_BETWEEN 0xffffff9cbffe8948ul /* those instructions */
+#define HUSK_BETWEEN_BYTES 8
+#define HUSK_MOST_SITES 128
+
+struct husk_directories {
+    uint32_t open;          /* 0: guests ask husk */
+    uint32_t links_changed; /* the box has changed a file through one of several names */
+    uint64_t changes;       /* grows with each change in the box's layers */
+    uint64_t host_dev;      /* all files are of this device … */
+    uint32_t dev;           /* … and are shown with this number */
+    uint32_t unknown_uid, unknown_gid; /* as the host shows owners that the box has no ids for */
+    uint32_t root_uid, root_gid;       /* as the box shows the host's root */
+    uint32_t site_count;    /* grows when a site is there */
+    struct husk_site sites[HUSK_MOST_SITES];
+    uint32_t reserved[244];
+    struct husk_directory records[HUSK_DIRECTORY_COUNT];
+};
+
+#define HUSK_DIRECTORIES_BYTES (0x1000 + HUSK_DIRECTORY_COUNT * 256)
+_Static_assert(sizeof(struct husk_directory) == 256, "layout");
+_Static_assert(sizeof(struct husk_directories) == HUSK_DIRECTORIES_BYTES, "layout");
+
+/* FNV-1a of a key's bytes; `hash` begins with HUSK_HASH_BEGIN. */
+#define HUSK_HASH_BEGIN 14695981039346656037ul
+static inline uint64_t husk_hash_step(uint64_t hash, char byte)
+{
+    return (hash ^ (unsigned char)byte) * 1099511628211ul;
+}
+
+static inline uint32_t husk_hash_end(uint64_t hash)
+{
+    return (uint32_t)(hash ^ hash >> 32);
+}
+
+#endif
