@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -412,6 +413,35 @@ def test_a_forked_child_does_not_harm_its_parent_s_boxes() -> None:
     """)
     assert done.stdout == "the sandbox is closed\nchild's own\nstill here\nparent's\n", done.stderr
     assert done.returncode == 0
+
+
+def test_a_fork_while_a_library_is_searched(tmp_path: Path) -> None:
+    """Its lock is the process's. A child that found it taken would wait for ever in its first box."""
+    library = next(path for path in ("/lib64/libc.so.6", "/lib/x86_64-linux-gnu/libc.so.6") if os.path.exists(path))
+    shutil.copy(library, tmp_path / "library")
+    done = in_python(f"""
+        import os, signal, threading
+        from husk.native._core import search_library
+        library = {os.fspath(tmp_path / "library")!r}.encode()
+        ended = threading.Event()
+        def search():
+            while not ended.is_set():
+                os.utime(library)  # it has changed: it is searched anew
+                search_library(library)
+        threading.Thread(target=search).start()
+        for _ in range(50):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)
+                search_library(library)
+                os._exit(0)
+            status = os.waitpid(child, 0)[1]
+            if status:
+                break
+        ended.set()
+        print(status)
+    """)
+    assert (done.stdout, done.stderr) == ("0\n", "")
 
 
 def test_an_interrupt_ends_the_run() -> None:

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +39,23 @@ struct library {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the two below */
 static struct library libraries[MOST_LIBRARIES];
 static unsigned next_library;
+
+/* An application may fork while another of its threads searches a library. A fork waits for that: so the child has
+ * whole records, and a lock that nobody holds. */
+static void lock_for_fork(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+static void unlock_after_fork(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+__attribute__((constructor)) static void install_fork_handlers(void)
+{
+    pthread_atfork(lock_for_fork, unlock_after_fork, unlock_after_fork);
+}
 
 /* open(2) is a point where a thread can be cancelled. In a process with threads the C library makes that call between
  * two functions that switch this on and off, and unwinds from its instruction: there it must stay. Other sites of open
@@ -192,6 +210,7 @@ PyObject *gate_py_search_library(PyObject *self, PyObject *args)
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         Py_RETURN_NONE;
+    Py_BEGIN_ALLOW_THREADS
     pthread_mutex_lock(&lock);
     library_of(fd);
     int beside = open_beside(fd);
@@ -201,5 +220,6 @@ PyObject *gate_py_search_library(PyObject *self, PyObject *args)
     close(fd);
     if (beside >= 0)
         close(beside);
+    Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }

@@ -21,6 +21,19 @@ static struct tracee {
 } *dying;
 static bool reaper_runs;
 
+/* A forked child has neither the thread that reaps nor tracees of its own. */
+static void forget_in_child(void)
+{
+    dying_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    dying = NULL;
+    reaper_runs = false;
+}
+
+__attribute__((constructor)) static void install_fork_handler(void)
+{
+    pthread_atfork(NULL, NULL, forget_in_child);
+}
+
 static bool reaped(pid_t tid)
 {
     int status;

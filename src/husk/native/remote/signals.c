@@ -29,6 +29,16 @@ struct kernel_sigaction {
 /* Two threads of one guest may ask at once, and must not get the same slot. */
 static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
 
+static void unlock_in_child(void)
+{
+    slots_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* the thread that held it is not in the child */
+}
+
+__attribute__((constructor)) static void install_fork_handler(void)
+{
+    pthread_atfork(NULL, NULL, unlock_in_child);
+}
+
 static bool is_thunk(uint64_t handler)
 {
     return handler >= HUSK_THUNK(0) && handler < HUSK_THUNK(HUSK_THUNKS);
