@@ -463,6 +463,21 @@ def test_an_interrupt_ends_the_run() -> None:
     assert done.stdout == "interrupted\ngoes on\n", done.stderr
 
 
+def test_an_interrupt_just_before_the_wait_ends_the_run() -> None:
+    """Python has noted the signal, and the host does not wake the thread for it."""
+    done = in_python("""
+        import _thread, husk, threading
+        with husk.Sandbox() as box:
+            run = box.popen(["sleep", "300"])
+            threading.Timer(0.5, _thread.interrupt_main).start()
+            try:
+                run.wait()
+            except KeyboardInterrupt:
+                print("interrupted")
+    """)
+    assert done.stdout == "interrupted\n", done.stderr
+
+
 def test_importing_husk_is_cheap() -> None:
     done = in_python("import sys, husk; print(sorted({'asyncio', 'subprocess', 'typing', 'json'} & set(sys.modules)))")
     assert done.stdout == "[]\n"

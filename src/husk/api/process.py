@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from husk.sandbox.run import Run
 
 PIPE, STDOUT, DEVNULL = subprocess.PIPE, subprocess.STDOUT, subprocess.DEVNULL
+LOOK_FOR_SIGNALS = 1.0  # seconds
 MOST_KEPT = 64 << 20  # bytes of each captured stream; what comes after is read, counted and dropped
 
 
@@ -151,7 +152,7 @@ class Process:
 
     def result(self, timeout: float | None = None) -> Result:
         """Wait for the end, and get everything that is known about it. subprocess.TimeoutExpired leaves it running."""
-        if not self._ended.wait(timeout):
+        if not self._has_ended_within(timeout):
             raise subprocess.TimeoutExpired(self.args, timeout or 0)
         self._waiter.join()
         if self._failure is not None:
@@ -165,8 +166,17 @@ class Process:
 
     def ended(self) -> None:
         """Wait for the end, however it was."""
-        self._ended.wait()
+        self._has_ended_within(None)
         self._waiter.join()
+
+    def _has_ended_within(self, timeout: float | None) -> bool:
+        """Python looks for signals before it blocks. One that comes between that look and the host's call waits for the
+        end of the call: so a ^C would wait for the end of the run."""
+        if timeout is not None:
+            return self._ended.wait(timeout)
+        while not self._ended.wait(LOOK_FOR_SIGNALS):
+            pass
+        return True
 
     def send_signal(self, number: int) -> None:
         """To the first program. Nothing happens if it has ended."""
