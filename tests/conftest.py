@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -25,6 +26,11 @@ from tests.lib import running
 ROOT = Path(__file__).resolve().parent.parent
 # A resident husk would outlive the tests. HUSK_RESIDENT=1 runs them through one, wherever it may serve.
 os.environ.setdefault("HUSK_RESIDENT", "0")
+
+# A shell ignores these for what it starts in the background, and every program of a test would inherit that.
+for number in (signal.SIGINT, signal.SIGQUIT):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 # How long an example takes, or takes to be drawn, says how busy the machine is and nothing about husk. And every run
 # tries the same examples: a test that fails today has failed because of a change.

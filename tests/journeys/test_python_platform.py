@@ -92,7 +92,10 @@ def service() -> Iterator[Client]:
                 yield Client(int(process.stdout.readline()))
             finally:
                 process.send_signal(signal.SIGINT)
-                assert process.wait(60) == 0
+                try:
+                    assert process.wait(60) == 0
+                finally:
+                    process.kill()
         assert list((place / "state").iterdir()) == []
 
 
