@@ -6,11 +6,10 @@
  *
  * direct_names [DIRECTORY]: names of this directory only; a test has put links and files of all kinds there.
  */
-#include "step.h"
+#include "single_step.h"
 
 #include <dirent.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <spawn.h>
 #include <sys/file.h>
 #include <sys/resource.h>
@@ -18,7 +17,6 @@
 #include <sys/socket.h>
 #include <sys/statfs.h>
 #include <sys/time.h>
-#include <ucontext.h>
 
 #define ROUNDS 8 /* of forty calls each */
 #define ENV "/usr/bin/env"
@@ -592,9 +590,8 @@ static void children(void) {
     say("children: wrong %d", wrong);
 }
 
-static volatile int came, wrong_inside;
+static volatile int came;
 static struct stat first_env;
-static sigjmp_buf away;
 
 static int ask_little(void) {
     struct stat s;
@@ -630,7 +627,7 @@ static void signals(void) {
     for (int i = 0; i < 30; i++)
         wrong += wrong_answers(1);
     MUST(setitimer(ITIMER_REAL, &never, NULL));
-    say("a handler that asks: came %d, wrong %d, inside %d", came > 0, wrong, wrong_inside);
+    say("a handler that asks: came %d, wrong %d, inside %ld", came > 0, wrong, wrong_inside);
     action.sa_handler = jumps;
     MUST(sigaction(SIGALRM, &action, NULL));
     volatile int jumped = 0, left = 300;
@@ -647,38 +644,13 @@ static void signals(void) {
     say("a handler that jumps: jumped %d, wrong %d", jumped, wrong);
 }
 
-enum { QUESTION, JUMP };
-static volatile long at, steps;
-static volatile int mode;
-
-static void stepped(int number, siginfo_t *info, void *context) {
-    (void)number, (void)info;
-    ucontext_t *frame = context;
-    if (steps++ != at)
-        return;
-    if (mode == QUESTION) {
-        int error = errno;
-        wrong_inside += ask_little();
-        errno = error;
-    } else {
-        frame->uc_mcontext.gregs[REG_EFL] &= ~0x100;
-        siglongjmp(away, 1);
-    }
-}
-
-static inline void trap(int on) {
-    unsigned long flags;
-    __asm__ volatile("pushfq; popq %0" : "=r"(flags)::"memory");
-    flags = on ? flags | 0x100 : flags & ~0x100UL;
-    __asm__ volatile("pushq %0; popfq" ::"r"(flags) : "memory", "cc");
-}
+static int ask_inside(void) { return ask_little(); }
 
 /* A signal at (nearly) every instruction of a question. */
 static void every_instruction(int how, const char *title, int stride) {
-    struct sigaction action = {.sa_sigaction = stepped, .sa_flags = SA_SIGINFO};
     volatile int wrong = 0, small = 0;
-    MUST(sigaction(SIGTRAP, &action, NULL));
-    mode = how;
+    handle_steps();
+    what = how;
     wrong_inside = 0;
     for (at = 0; at < 4000; at += stride) {
         struct stat s;
@@ -695,7 +667,7 @@ static void every_instruction(int how, const char *title, int stride) {
         if (steps <= here && small++ > 3)
             break; /* it has fewer instructions */
     }
-    say("%s at every instruction: wrong %d inside %d", title, wrong, wrong_inside);
+    say("%s at every instruction: wrong %d inside %ld", title, wrong, wrong_inside);
 }
 
 /* ---- a directory that was prepared ------------------------------------------------------------------------------- */
@@ -776,7 +748,7 @@ int main(int argc, char **argv) {
     threads();
     children();
     signals();
-    every_instruction(QUESTION, "a question", 61);
+    every_instruction(ASK, "a question", 61);
     every_instruction(JUMP, "a jump", 7);
     full_table();
     return 0;

@@ -5,17 +5,15 @@
  * and a tracer of its own, and with a signal at every instruction of the call. Every action is checked against what was
  * set.
  */
-#include "step.h"
+#include "single_step.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <spawn.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/time.h>
 #include <sys/user.h>
-#include <ucontext.h>
 
 struct kernel_action {
     void *handler;
@@ -283,39 +281,10 @@ static void traced(void) {
 
 /* ---- a signal at every instruction ------------------------------------------------------------------------------- */
 
-enum { ASK, FORK, JUMP };
-static volatile long at, steps, wrong_inside;
-static volatile int what, forked_here;
-static sigjmp_buf away;
-
-static void stepped(int number, siginfo_t *info, void *context) {
-    (void)number, (void)info;
-    ucontext_t *frame = context;
+static int ask_inside(void) {
     struct sigaction old;
-    if (steps++ != at)
-        return;
-    if (what == ASK) {
-        wrong_inside += sigaction(SIGUSR2, &actions[1], &old) || differs(&old, &actions[0]);
-        wrong_inside += sigaction(SIGUSR2, &actions[0], &old) || differs(&old, &actions[1]);
-    } else if (what == FORK) {
-        pid_t child = fork();
-        if (!child) {
-            forked_here = 1;
-            frame->uc_mcontext.gregs[REG_EFL] &= ~0x100; /* the child goes on from here, at full speed */
-        } else {
-            wrong_inside += status_of(child) != 0;
-        }
-    } else {
-        frame->uc_mcontext.gregs[REG_EFL] &= ~0x100;
-        siglongjmp(away, 1);
-    }
-}
-
-static inline void trap(int on) {
-    unsigned long flags;
-    __asm__ volatile("pushfq; popq %0" : "=r"(flags)::"memory");
-    flags = on ? flags | 0x100 : flags & ~0x100UL;
-    __asm__ volatile("pushq %0; popfq" ::"r"(flags) : "memory", "cc");
+    int wrong = sigaction(SIGUSR2, &actions[1], &old) || differs(&old, &actions[0]);
+    return wrong + (sigaction(SIGUSR2, &actions[0], &old) || differs(&old, &actions[1]));
 }
 
 static void every_instruction(int mode, const char *title, int stride) {
@@ -366,8 +335,7 @@ int main(int argc, char **argv) {
     changes();
     say("ends a read: without SA_RESTART %d, with it %d, again %d", ends_a_read(2), ends_a_read(3), ends_a_read(4));
     storm();
-    struct sigaction action = {.sa_sigaction = stepped, .sa_flags = SA_SIGINFO};
-    MUST(sigaction(SIGTRAP, &action, NULL));
+    handle_steps();
     every_instruction(ASK, "a question", 3);
     every_instruction(FORK, "a fork", 11);
     every_instruction(JUMP, "a jump", 2);

@@ -4,11 +4,9 @@
  * from many threads, in children of fork and vfork, with bad pointers, with a signal at every single instruction whose
  * handler asks too, forks, or jumps away. Every answer is checked against the first one.
  */
-#include "step.h"
+#include "single_step.h"
 #include <pthread.h>
-#include <setjmp.h>
 #include <spawn.h>
-#include <ucontext.h>
 
 #define NAMES 5
 static const char *names[NAMES] = {"/usr/bin/env", "/usr/lib", "/usr/bin/no-such-name", "own", "sub/inner"};
@@ -165,40 +163,7 @@ static void pointers(void) {
 
 /* ---- a signal at every instruction ------------------------------------------------------------------------------- */
 
-enum { ASK, FORK, JUMP };
-static volatile long at, steps, wrong_inside;
-static volatile int what, forked_here;
-static sigjmp_buf away;
-
-static void stepped(int number, siginfo_t *info, void *context) {
-    (void)number, (void)info;
-    ucontext_t *frame = context;
-    int saved = errno;
-    if (steps++ == at) {
-        if (what == ASK) {
-            wrong_inside += ask(1) != 0;
-        } else if (what == FORK) {
-            pid_t child = fork();
-            if (!child) {
-                forked_here = 1;
-                frame->uc_mcontext.gregs[REG_EFL] &= ~0x100; /* the child goes on from here, at full speed */
-            } else {
-                wrong_inside += status_of(child) != 0;
-            }
-        } else {
-            frame->uc_mcontext.gregs[REG_EFL] &= ~0x100;
-            siglongjmp(away, 1);
-        }
-    }
-    errno = saved;
-}
-
-static inline void trap(int on) {
-    unsigned long flags;
-    __asm__ volatile("pushfq; popq %0" : "=r"(flags)::"memory");
-    flags = on ? flags | 0x100 : flags & ~0x100UL;
-    __asm__ volatile("pushq %0; popfq" ::"r"(flags) : "memory", "cc");
-}
+static int ask_inside(void) { return ask(1) != 0; }
 
 /* One question, stepped through. */
 static int stepped_ask(int i) {
@@ -270,8 +235,7 @@ int main(void) {
     children();
     pointers();
     storm();
-    struct sigaction action = {.sa_sigaction = stepped, .sa_flags = SA_SIGINFO};
-    MUST(sigaction(SIGTRAP, &action, NULL));
+    handle_steps();
     every_instruction(ASK, "a question", 3);
     every_instruction(FORK, "a fork", 6);
     every_instruction(JUMP, "a jump", 3);
