@@ -55,8 +55,8 @@ ORDER: dict[str, tuple[str, ...]] = {
         "*",
     ),
     "kernel": (
-        "changed_names call tasks blocking fd_tables shared_files exec.resident",
-        "private_locks record_locks segments ipc_objects listings identity",
+        "changed_names call tasks blocking fd_tables exec.resident",
+        "locks ipc listings identity",
         "net.msghdr net.netlink",
         "cred exec loopback",
         "net",

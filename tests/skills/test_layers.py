@@ -123,7 +123,7 @@ def test_a_failed_installation_leaves_nothing(store: Store, tmp_path: Path) -> N
 
 def test_collection_takes_what_nobody_uses(store: Store) -> None:
     with store.writing() as writing:
-        from husk.store.manifest_writer import ManifestWriter
+        from husk.store.manifests.manifest_writer import ManifestWriter
 
         kept = writing.put_manifest(ManifestWriter().finish())
         writing.set_image("kept", [kept], ImageConfig())

@@ -37,7 +37,7 @@ MEANT = {
     "sandbox/kept/keeping.py": "when a box was made and changed, for people",
     "sandbox/kept/operations.py": "when a box was forked, for people",
     "kernel/syscalls/shm.py": "what shmctl shows",
-    "kernel/segments.py": "what shmctl shows",
+    "kernel/ipc/segments.py": "what shmctl shows",
     "kernel/listings.py": "compared with file times, either way round",
     "cli/cmd_boxes.py": "the age of a box, for people",
     "cli/cmd_run.py": "when a run began and ended, in its log of events",

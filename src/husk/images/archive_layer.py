@@ -15,8 +15,8 @@ import struct
 
 from husk.images import tarread
 from husk.images.archive_limits import refuse
-from husk.store.manifest import OPAQUE, WHITEOUT
-from husk.store.manifest_writer import ManifestWriter
+from husk.store.manifests.manifest import OPAQUE, WHITEOUT
+from husk.store.manifests.manifest_writer import ManifestWriter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from husk.images.archive_limits import Budget
     from husk.images.tarread import TarEntry
-    from husk.store.manifest import Manifest
+    from husk.store.manifests.manifest import Manifest
     from husk.store.staging import Stage
 
     class Entries(Protocol):

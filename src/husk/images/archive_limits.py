@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from husk.store.manifest_writer import names_fit
+from husk.store.manifests.manifest_writer import names_fit
 from husk.store.store_errors import StoreError, shown
 
 GIB = 1 << 30

@@ -21,7 +21,7 @@ from husk.store.store_errors import StoreError, StoreUsageError, shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from husk.store.manifest import Manifest
+    from husk.store.manifests.manifest import Manifest
     from husk.store.store import Store
 
 FORMAT = 1  # part of every cache key: a change in how steps are made invalidates the cache

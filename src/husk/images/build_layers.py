@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from husk.sandbox.result import Result
     from husk.store.images import Image
     from husk.store.locks import Lease
-    from husk.store.manifest import Manifest
+    from husk.store.manifests.manifest import Manifest
     from husk.store.store import Store
 
 MAX_SYMLINKS = 40  # as many as Linux follows in one path

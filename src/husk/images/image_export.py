@@ -19,7 +19,7 @@ from husk.abi.text import decoded
 from husk.images.archive_layer import OPAQUE_NAME, WHITEOUT_NAME
 from husk.images.oci import ARCHITECTURE, OS, REF_NAME
 from husk.images.tarwrite import TarWriter
-from husk.store.check_manifest import check_manifest
+from husk.store.manifests.check_manifest import check_manifest
 from husk.store.store_errors import BadManifest, StoreError, StoreUsageError, shown
 
 TYPE_CHECKING = False
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from husk.store.images import Image, ImageConfig
-    from husk.store.manifest import Entry, Manifest
+    from husk.store.manifests.manifest import Entry, Manifest
     from husk.store.store import Store
 
 CHUNK = 1 << 20

@@ -15,8 +15,8 @@ from husk.images.source import Bundle, FolderBundle, TarBundle, decompress_to_fi
 from husk.images.tarread import TarReader
 from husk.store.images import PACKAGES, ImageConfig, check_name
 from husk.store.ingest import Options, failure, ingest
-from husk.store.manifest import Manifest
-from husk.store.manifest_writer import ManifestWriter
+from husk.store.manifests.manifest import Manifest
+from husk.store.manifests.manifest_writer import ManifestWriter
 from husk.store.store_errors import StoreError, StoreUsageError
 
 TYPE_CHECKING = False

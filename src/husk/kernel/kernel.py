@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from husk.kernel.exec.program_names import ProgramNames
     from husk.kernel.hooks import Hooks
     from husk.kernel.identity import Identity
-    from husk.kernel.ipc_objects import IpcObjects
+    from husk.kernel.ipc.ipc_objects import IpcObjects
+    from husk.kernel.ipc.segments import Segments
+    from husk.kernel.locks.private_locks import PrivateLocks
+    from husk.kernel.locks.record_locks import RecordLocks
     from husk.kernel.net.box_net import BoxNet
     from husk.kernel.net.network import Network
     from husk.kernel.net.peers import Peers
     from husk.kernel.net.unix_sockets import UnixSockets
-    from husk.kernel.private_locks import PrivateLocks
-    from husk.kernel.record_locks import RecordLocks
     from husk.kernel.recorder import Recorder
-    from husk.kernel.segments import Segments
     from husk.kernel.syscalls.restricting import Domains
     from husk.kernel.tasks import LiveRuns, Tasks, TasksHere
     from husk.native._core import Call as RawCall
@@ -129,7 +129,7 @@ class Shared:
     def segments(self) -> Segments:
         with self.vfs.lock:  # two threads may be the first
             if self._segments is None:
-                from husk.kernel.segments import Segments
+                from husk.kernel.ipc.segments import Segments
 
                 self._segments = Segments(self.live)
             return self._segments
@@ -137,7 +137,7 @@ class Shared:
     def ipc_objects(self) -> IpcObjects:
         with self.vfs.lock:  # two threads may be the first
             if self._ipc_objects is None:
-                from husk.kernel.ipc_objects import IpcObjects
+                from husk.kernel.ipc.ipc_objects import IpcObjects
 
                 owner = self.identity.host_uid, self.identity.host_gid
                 self._ipc_objects = IpcObjects(self.vfs.state.path + b"/ipc", owner)
@@ -209,7 +209,7 @@ class Shared:
     def private_locks(self) -> PrivateLocks:
         with self.vfs.lock:  # two threads may be the first
             if self._private_locks is None:
-                from husk.kernel.private_locks import PrivateLocks
+                from husk.kernel.locks.private_locks import PrivateLocks
 
                 self._private_locks = PrivateLocks(self.live)
             return self._private_locks
@@ -217,7 +217,7 @@ class Shared:
     def record_locks(self) -> RecordLocks:
         with self.vfs.lock:  # two threads may be the first
             if self._record_locks is None:
-                from husk.kernel.record_locks import RecordLocks
+                from husk.kernel.locks.record_locks import RecordLocks
 
                 self._record_locks = RecordLocks(self.vfs, self.live)
             return self._record_locks

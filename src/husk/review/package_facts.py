@@ -19,7 +19,7 @@ from husk.skills.running import Request
 from husk.skills.scan.describe import Description
 from husk.skills.scan.distributions import distribution_key
 from husk.store import Store, StoreError
-from husk.store.manifest import Manifest
+from husk.store.manifests.manifest import Manifest
 
 MOST_ABOUT = 1 << 18
 _SYSTEM = ("/usr/lib/python3/dist-packages", "/usr/local/lib", "/usr/lib")

@@ -140,7 +140,7 @@ def _is_own_directory(path: str) -> bool:
 
 def _remove_ipc(path: str) -> None:
     if is_there(os.path.join(path, "ipc")):
-        from husk.kernel.ipc_objects import remove_left
+        from husk.kernel.ipc.ipc_objects import remove_left
 
         remove_left(path)
 

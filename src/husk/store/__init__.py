@@ -10,8 +10,8 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.store.images import Image, ImageConfig
-    from husk.store.manifest import Entry, Manifest
-    from husk.store.manifest_writer import ManifestWriter
+    from husk.store.manifests.manifest import Entry, Manifest
+    from husk.store.manifests.manifest_writer import ManifestWriter
     from husk.store.store import Store, Writing
     from husk.store.store_errors import BadManifest, StoreError, StoreUsageError
 
@@ -30,11 +30,11 @@ __all__ = [
 
 _HOMES = {
     "BadManifest": "store_errors",
-    "Entry": "manifest",
+    "Entry": "manifests.manifest",
     "Image": "images",
     "ImageConfig": "images",
-    "Manifest": "manifest",
-    "ManifestWriter": "manifest_writer",
+    "Manifest": "manifests.manifest",
+    "ManifestWriter": "manifests.manifest_writer",
     "Store": "store",
     "StoreError": "store_errors",
     "StoreUsageError": "store_errors",

@@ -14,7 +14,7 @@ import time
 from husk.store import layout
 from husk.store.images import CACHE
 from husk.store.locks import PATIENCE, StoreLock, leased
-from husk.store.manifest import Manifest
+from husk.store.manifests.manifest import Manifest
 from husk.store.roots import rooted
 from husk.store.staging import sweep
 from husk.store.store_errors import StoreError

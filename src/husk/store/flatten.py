@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from husk.store.manifest_writer import ManifestWriter
+from husk.store.manifests.manifest_writer import ManifestWriter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from husk.store.manifest import Entry, Manifest
+    from husk.store.manifests.manifest import Entry, Manifest
 
     Shown = tuple[int, Entry]  # with the number of its layer
 

@@ -18,8 +18,8 @@ from husk.abi.text import decoded
 from husk.native import _core
 from husk.store import exclude
 from husk.store.ingest_index import TOO_YOUNG_NS, Index
-from husk.store.manifest import NO_BLOB
-from husk.store.manifest_writer import finish_tree
+from husk.store.manifests.manifest import NO_BLOB
+from husk.store.manifests.manifest_writer import finish_tree
 from husk.store.staging import Stage, run_threads
 from husk.store.store_errors import StoreError, cannot_open, no_room, shown
 

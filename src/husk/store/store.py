@@ -13,7 +13,7 @@ import time
 from husk.store import layout
 from husk.store.images import Image, ImageConfig, Images
 from husk.store.locks import Lease, StoreLock
-from husk.store.manifest import Manifest
+from husk.store.manifests.manifest import Manifest
 from husk.store.store_errors import BadManifest, StoreError, StoreUsageError, no_room
 
 TYPE_CHECKING = False

@@ -12,8 +12,8 @@ from blake3 import blake3
 
 from husk.abi.text import decoded
 from husk.store import layout
-from husk.store.check_manifest import check_manifest
 from husk.store.locks import StoreLock
+from husk.store.manifests.check_manifest import check_manifest
 from husk.store.staging import run_threads
 from husk.store.store import Store
 from husk.store.store_errors import BadManifest, StoreError, shown
@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from husk.store.plain_manifest import PlainManifest
+    from husk.store.manifests.plain_manifest import PlainManifest
 
 SMALL = 1 << 20
 

@@ -1,4 +1,4 @@
-"""kernel/private_locks.py by itself: this process is the guest that holds the files."""
+"""kernel/locks/private_locks.py by itself: this process is the guest that holds the files."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import cast
 
 import pytest
 
-from husk.kernel import private_locks
-from husk.kernel.private_locks import PrivateLocks
+from husk.kernel.locks import private_locks
+from husk.kernel.locks.private_locks import PrivateLocks
 from husk.kernel.tasks import LiveRuns
 from tests.unit.kernel.fakes import new_descriptors, open_descriptors
 

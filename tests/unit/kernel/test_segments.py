@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from husk.kernel.segments import Segment
+from husk.kernel.ipc.segments import Segment
 
 
 @pytest.mark.parametrize("size", [0, 4096, 1 << 20])

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from husk.sandbox.kept.capture_layer import file_referred_to, names_of
-from husk.store.manifest import Manifest
-from husk.store.manifest_writer import ManifestWriter
+from husk.store.manifests.manifest import Manifest
+from husk.store.manifests.manifest_writer import ManifestWriter
 from husk.vfs.layer.inodes import LayerDir
 from husk.vfs.layer.layered_tree import LayeredTree
 from husk.vfs.layer.overlay import FROM, NODE, NODE_FORM, FrozenFiles, Overlay

@@ -10,8 +10,8 @@ import pytest
 from blake3 import blake3
 
 from husk.native import _core
-from husk.store.check_manifest import check_manifest
-from husk.store.plain_manifest import ENTRY, HEADER, PlainManifest
+from husk.store.manifests.check_manifest import check_manifest
+from husk.store.manifests.plain_manifest import ENTRY, HEADER, PlainManifest
 from husk.store.store_errors import BadManifest
 from tests.unit.store.test_manifest import opened
 from tests.unit.store.trees import fixed, written

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from husk.store import ingest as module
-from husk.store.check_manifest import check_manifest
 from husk.store.ingest import Options, Report, ingest
-from husk.store.manifest import Manifest
+from husk.store.manifests.check_manifest import check_manifest
+from husk.store.manifests.manifest import Manifest
 from husk.store.staging import Stage
 from husk.store.store import Store
 from husk.store.store_errors import StoreError, StoreUsageError

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from husk.native import _core
-from husk.store.check_manifest import check_manifest
-from husk.store.manifest import Entry, Manifest
-from husk.store.plain_manifest import PlainManifest, name_hash
+from husk.store.manifests.check_manifest import check_manifest
+from husk.store.manifests.manifest import Entry, Manifest
+from husk.store.manifests.plain_manifest import PlainManifest, name_hash
 from husk.store.store_errors import BadManifest
 from tests.unit.store.trees import Addition, fixed, random_trees, written
 

@@ -13,7 +13,7 @@ from blake3 import blake3
 from husk.store.images import Image, ImageConfig
 from husk.store.layout import default_place
 from husk.store.locks import StoreLock, leased
-from husk.store.manifest_writer import ManifestWriter
+from husk.store.manifests.manifest_writer import ManifestWriter
 from husk.store.store import Store
 from husk.store.store_errors import StoreError, StoreUsageError
 

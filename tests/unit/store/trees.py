@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies
 
-from husk.store.manifest_writer import ManifestWriter
+from husk.store.manifests.manifest_writer import ManifestWriter
 
 Addition = tuple[bytes, int, dict[str, Any]]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from husk.images.dockerfile.build_context import BuildContext, ContextFile
     from husk.images.dockerfile.dockerfile_syntax import Instruction
-    from husk.store.manifest import Entry, Manifest
+    from husk.store.manifests.manifest import Entry, Manifest
     from husk.store.store import Store
 
 _KINDS = {

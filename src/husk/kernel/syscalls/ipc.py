@@ -8,12 +8,12 @@ import os
 import struct
 
 from husk.kernel.call import CONTINUE, Call, GiveFd, Reply, i32, text, u32
-from husk.kernel.ipc_objects import MOST_NAMES, QUEUE, SEMAPHORES, NamedQueue
+from husk.kernel.ipc.ipc_objects import MOST_NAMES, QUEUE, SEMAPHORES, NamedQueue
 from husk.native._core import ipc_limits, make_as, new_queue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from husk.kernel.ipc_objects import IpcObject, IpcObjects
+    from husk.kernel.ipc.ipc_objects import IpcObject, IpcObjects
 
 IPC_CREAT, IPC_EXCL = 0o1000, 0o2000
 IPC_RMID, IPC_SET, IPC_STAT, IPC_INFO = range(4)

@@ -16,14 +16,14 @@ from fcntl import F_GETFL
 from fcntl import fcntl as host_fcntl
 
 from husk.kernel.call import CONTINUE, Call, Refused, Reply, duplicate, i32
-from husk.kernel.shared_files import shared_name
+from husk.kernel.locks.shared_files import shared_name
 from husk.native._core import lock_file, lock_range
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from husk.kernel.private_locks import Patiently
+    from husk.kernel.locks.private_locks import Patiently
 
     Wait = Callable[[Patiently], None]  # what may take long
 

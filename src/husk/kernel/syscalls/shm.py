@@ -9,11 +9,11 @@ import struct
 import time
 
 from husk.kernel.call import Call, Reply, answered_remotely, i32
-from husk.kernel.segments import DEST, TOLD_LARGEST, TOLD_MOST
+from husk.kernel.ipc.segments import DEST, TOLD_LARGEST, TOLD_MOST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from husk.kernel.segments import Segment, Segments
+    from husk.kernel.ipc.segments import Segment, Segments
 
 IPC_CREAT, IPC_EXCL = 0o1000, 0o2000
 IPC_RMID, IPC_SET, IPC_STAT, IPC_INFO = range(4)

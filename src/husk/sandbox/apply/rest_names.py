@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import stat as st
 
-from husk.store.manifest_writer import ManifestWriter
+from husk.store.manifests.manifest_writer import ManifestWriter
 from husk.vfs.layer.overlay import NODE, NODE_FORM
 
 TYPE_CHECKING = False

@@ -18,7 +18,7 @@ from husk.sandbox.errors import HuskError
 from husk.sandbox.kept.capture_layer import ELSEWHERE, file_referred_to
 from husk.sandbox.kept.recover_apply import KeptBox
 from husk.store.layout import sync_directory, write_file
-from husk.store.manifest import Manifest
+from husk.store.manifests.manifest import Manifest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

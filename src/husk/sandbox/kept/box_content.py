@@ -74,7 +74,7 @@ class BoxContent:
 
     def lay_over(self, layers: list[tuple[bytes, LayeredTree]], creds: Credentials) -> None:
         """Lay the names of the record's layer over the trees of a box that is being built."""
-        from husk.store.manifest import Manifest
+        from husk.store.manifests.manifest import Manifest
         from husk.store.store_errors import StoreError
 
         record = self.record

@@ -10,8 +10,8 @@ import os
 import stat as st
 from contextlib import suppress
 
-from husk.store.manifest import OPAQUE
-from husk.store.manifest_writer import ManifestWriter
+from husk.store.manifests.manifest import OPAQUE
+from husk.store.manifests.manifest_writer import ManifestWriter
 from husk.vfs.layer.delta import ANYONE, delta, stat_of, target_of, xattrs_of
 from husk.vfs.layer.inodes import Inode, LayerDir
 from husk.vfs.layer.overlay import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import stat as st
 
-from husk.store.manifest_writer import names_fit
+from husk.store.manifests.manifest_writer import names_fit
 from husk.store.store_errors import BadManifest
 from husk.vfs.layer.inodes import WHITEOUT, Inode, LayerDir, LowerNode
 from husk.vfs.layer.overlay import untouched

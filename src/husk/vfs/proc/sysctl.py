@@ -95,7 +95,7 @@ MADE = {
     "kernel/random/poolsize": "256",
     "kernel/seccomp/actions_avail": "kill_process kill_thread trap errno user_notif trace log allow",
     "kernel/seccomp/actions_logged": "kill_process kill_thread trap errno user_notif trace log",
-    "kernel/shmall": "18446744073692774399",  # as kernel/segments.py tells it
+    "kernel/shmall": "18446744073692774399",  # as kernel/ipc/segments.py tells it
     "kernel/shmmax": "18446744073692774399",
     "kernel/shmmni": "4096",
     "kernel/sysctl_writes_strict": "1",

@@ -28,7 +28,7 @@ def test_what_is_there(box: Box) -> None:
 
 
 def test_limits_on_shared_memory_are_those_that_shmctl_tells(box: Box) -> None:
-    from husk.kernel.segments import TOLD_LARGEST, TOLD_MOST
+    from husk.kernel.ipc.segments import TOLD_LARGEST, TOLD_MOST
 
     told = [int(box.read(b"/proc/sys/kernel/" + name)) for name in (b"shmmax", b"shmmni", b"shmall")]
     assert told == [TOLD_LARGEST, TOLD_MOST, TOLD_LARGEST]

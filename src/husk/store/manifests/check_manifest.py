@@ -11,9 +11,9 @@ import stat as st
 
 from blake3 import blake3
 
-from husk.store.manifest import NO_BLOB, OPAQUE, WHITEOUT, unpack_xattrs
-from husk.store.manifest_writer import ManifestWriter
-from husk.store.plain_manifest import ENTRY, HEADER, PlainManifest
+from husk.store.manifests.manifest import NO_BLOB, OPAQUE, WHITEOUT, unpack_xattrs
+from husk.store.manifests.manifest_writer import ManifestWriter
+from husk.store.manifests.plain_manifest import ENTRY, HEADER, PlainManifest
 from husk.store.store_errors import BadManifest, shown
 
 TYPE_CHECKING = False

@@ -7,7 +7,7 @@ import stat as st
 from blake3 import blake3
 
 from husk.native import _core
-from husk.store.manifest import HEADER_SIZE, NO_BLOB, WHITEOUT, pack_xattrs
+from husk.store.manifests.manifest import HEADER_SIZE, NO_BLOB, WHITEOUT, pack_xattrs
 from husk.store.store_errors import BadManifest, shown
 
 PATH_LIMIT = 4095
@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from husk.store.manifest import Entry
+    from husk.store.manifests.manifest import Entry
 
 
 def names_fit(text: int, names: int) -> bool:

@@ -13,7 +13,7 @@ import signal
 import time
 
 from husk.kernel.fd_tables import tables_of
-from husk.kernel.shared_files import shared_name
+from husk.kernel.locks.shared_files import shared_name
 from husk.native.threads import start_thread
 from husk.vfs.pinned import identify
 

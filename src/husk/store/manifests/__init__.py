@@ -1,0 +1,4 @@
+"""Manifests: the immutable index of a tree, written, read through a map, and checked.
+
+Not here: which manifests an image names (`store/images`).
+"""
