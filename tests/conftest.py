@@ -27,8 +27,9 @@ ROOT = Path(__file__).resolve().parent.parent
 # A resident husk would outlive the tests. HUSK_RESIDENT=1 runs them through one, wherever it may serve.
 os.environ.setdefault("HUSK_RESIDENT", "0")
 
-# A shell ignores these for what it starts in the background, and every program of a test would inherit that.
-for number in (signal.SIGINT, signal.SIGQUIT):
+# A shell ignores these for what it starts in the background, nohup ignores the first, and every program of a test
+# would inherit that.
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 

@@ -52,7 +52,7 @@ static void unlock_after_fork(void)
     pthread_mutex_unlock(&lock);
 }
 
-__attribute__((constructor)) static void install_fork_handlers(void)
+static __attribute__((constructor)) void install_fork_handlers(void)
 {
     pthread_atfork(lock_for_fork, unlock_after_fork, unlock_after_fork);
 }

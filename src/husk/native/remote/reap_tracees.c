@@ -29,7 +29,7 @@ static void forget_in_child(void)
     reaper_runs = false;
 }
 
-__attribute__((constructor)) static void install_fork_handler(void)
+static __attribute__((constructor)) void install_fork_handler(void)
 {
     pthread_atfork(NULL, NULL, forget_in_child);
 }

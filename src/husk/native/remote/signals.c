@@ -34,7 +34,7 @@ static void unlock_in_child(void)
     slots_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* the thread that held it is not in the child */
 }
 
-__attribute__((constructor)) static void install_fork_handler(void)
+static __attribute__((constructor)) void install_fork_handler(void)
 {
     pthread_atfork(NULL, NULL, unlock_in_child);
 }
