@@ -139,7 +139,7 @@ def test_c_removes_them(user: User, mode: str) -> None:
 
 
 MISSING = """
-cd /work; i=0
+i=0
 while [ $i -lt 100 ]; do if [ -e none/sub/f$i ] || [ -e ./none/f$i ]; then exit 3; fi; i=$((i+1)); done
 mkdir -p none/sub; : > none/sub/f5; [ -e none/sub/f5 ] || exit 4
 : > none/f6; [ -e ./none/f6 ] || exit 5; rm none/f6; [ -e ./none/f6 ] && exit 6; rm -r none
@@ -147,10 +147,14 @@ mkdir -p none/sub; : > none/sub/f5; [ -e none/sub/f5 ] || exit 4
 """
 
 
-def test_a_directory_that_does_not_exist(user: User) -> None:
-    """git checkout asks for each name of directories that it has yet to make, relative to where it works."""
-    calls, _ = counted(user, "on", "on", MISSING)
-    assert calls < 120, calls
+@pytest.mark.parametrize(("mode", "where"), [("rw", "cd /work"), ("cow", "mkdir /work/own; cd /work/own")])
+def test_a_directory_that_does_not_exist(user: User, mode: str, where: str) -> None:
+    """git checkout asks for each name of directories that it has yet to make, relative to where it works. On the host,
+    and in a directory of the box's own."""
+    calls, changes = counted(user, "on", "on", where + MISSING, mode)
+    all_calls, told = counted(user, "off", "off", where + MISSING, mode)
+    assert calls < 130 and all_calls > 220, (calls, all_calls)
+    assert changes == told
 
 
 RULED = """

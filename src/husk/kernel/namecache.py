@@ -159,7 +159,8 @@ class NameCache:
             self.learn(call, self._vfs.root, text, links - 1)
 
     def _teach_absent(self, call: Context, number: int, start: Dir, key: bytes) -> None:
-        """The directory itself is missing, below one that shows only the host's names: C can ask the host for it."""
+        """The directory itself is missing. Below one that shows only the host's names C can ask the host for it; below
+        one that is the box's own alone it is missing until that one changes."""
         words = key.rstrip(b"/").split(b"/")
         for end in range(len(words) - 1, 0 if key[:1] == b"/" else -1, -1):
             above = b"/".join(words[:end]) + b"/" if end else b""
@@ -168,11 +169,16 @@ class NameCache:
                 continue
             view = directory.tree.names_view(directory)
             rest = [word for word in words[end:] if word]
-            if view is None or not rest or any(word in (b".", b"..") for word in rest):
+            if not rest or any(word in (b".", b"..") for word in rest):
+                return
+            if view is None and not directory.tree.may_be_own(directory):
                 return
             try:
                 directory.tree.lookup(call, directory, rest[0])
             except FileNotFoundError:
+                if view is None:
+                    self._tell(number, key, directory, MISSING, b"")
+                    return
                 rel = b"/".join([view.rel, *rest] if view.rel else rest) + b"/"
                 self._tell(number, key, directory, view, rel, absent=True)
             except OSError:

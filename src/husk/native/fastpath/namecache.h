@@ -29,7 +29,7 @@ struct fast_showing {
 
 /* One taught directory. `text` is the key (the guest's path with its last slash) followed by `rel`, with a slash too.
  * Or one taught file in a directory that is not the host's alone: the key has no slash at its end, and `rel` is the
- * whole name. `missing`: there is no file of that name. */
+ * whole name. `missing`: there is no file of that name, nor, where the key has its slash, a directory. */
 struct fast_dir {
     /* Owned by the cache. Lists are linked both ways, because one directory may be the owner of most entries. */
     struct fast_dir *next, **link, *next_of_owner, **link_of_owner;
@@ -56,7 +56,7 @@ struct fast_dir {
     bool missing;
     /* The directory does not exist: C answers only "no such name", and asks the host each time. */
     bool absent;
-    /* C has since made something in the directory that this was taught of. Set with the read lock. */
+    /* C has since changed something in the directory that this was taught of. Set with the read lock. */
     bool stale;
     bool layered;            /* hard links and changed files may be elsewhere in the layer */
     char text[];

@@ -93,7 +93,7 @@ static bool find(struct fast_cache *cache, struct fast_resolved *path)
     if (path->dir) {
         memcpy(path->host, path->dir->text + path->dir->key_size, path->dir->rel_size);
         memcpy(path->host + path->dir->rel_size, path->name + path->cut, path->size - path->cut + 1);
-        return true;
+        return !__atomic_load_n(&path->dir->stale, __ATOMIC_ACQUIRE);
     }
     path->dir = fast_cache_find(cache, path->start, path->name, path->size);
     if (path->dir)
