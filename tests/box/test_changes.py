@@ -56,8 +56,8 @@ def user() -> Iterator[User]:
 @pytest.mark.both_settings
 @pytest.mark.parametrize(
     "program",
-    [["files_changes"], ["files_changes", "1"], ["files_changes", "2"], ["files_own"]],
-    ids=["plain", "random", "another", "own"],
+    [["files_changes"], ["files_changes", "1"], ["files_changes", "2"], ["files_own"], ["files_renames"]],
+    ids=["plain", "random", "another", "own", "renames"],
 )
 def test_same_as_linux(user: User, program: list[str]) -> None:
     native = user.folder("native")
@@ -136,6 +136,36 @@ def test_c_removes_them(user: User, mode: str) -> None:
     all_calls, told = counted(user, "off", "off", REMOVING, mode)
     assert calls < 150 and all_calls > 400, (calls, all_calls)
     assert changes == told == [["added", "/work/kept"]]
+
+
+# As programs do that write a file under another name first, and then give it its mode, times and name.
+REPLACING = """
+import os
+os.chdir("/work")
+os.mkdir("d")
+os.mkdir("e")
+for place in "d", "e":
+    os.close(os.open(place + "/first", os.O_CREAT | os.O_WRONLY))
+for i in range(100):
+    os.close(os.open(f"d/tmp{i}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    os.utime(f"d/tmp{i}", (1000, 2000 + i))
+    os.chmod(f"d/tmp{i}", 0o640)
+    os.rename(f"d/tmp{i}", "de"[i % 2] + f"/f{i // 2}")
+for i in range(50):
+    found = os.stat(f"e/f{i}")
+    assert (found.st_mode, found.st_mtime) == (0o100640, 2001 + 2 * i), found
+assert len(os.listdir("d")) == len(os.listdir("e")) == 51
+"""
+
+
+@pytest.mark.parametrize("mode", ["rw", "cow"])
+def test_c_gives_them_mode_times_and_name(user: User, mode: str) -> None:
+    script = f"exec python3 -c '{REPLACING}'"
+    calls, changes = counted(user, "on", "on", script, mode)
+    all_calls, told = counted(user, "off", "off", script, mode)
+    assert calls < 500 and all_calls - calls > 350, (calls, all_calls)
+    assert changes == told
+    assert ["added", "/work/e/f49"] in changes and len(changes) == 104
 
 
 MISSING = """

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 ROOM, NAME_COSTS = 32 << 20, 300  # bytes for all names together
+MADE_BY_C = {"a": "added", "d": "deleted", "m": "metadata"}
 
 
 class Name:
@@ -75,10 +76,10 @@ class ChangedNames:
     def made_on_host(self, records: Sequence[tuple[str, bytes, bytes]]) -> None:
         """What C changed on `rw` mounts and in layers (native/fastpath/changes.c): files only."""
         for kind, path, other in records:
-            if kind in "rR":
-                self.renamed(path, other, True, replaced=kind == "R", directory=False)
+            if kind in "rRnN":
+                self.renamed(path, other, kind in "rR", replaced=kind in "RN", directory=False)
             else:
-                self.note("added" if kind in "aA" else "deleted", path, kind in "ad")
+                self.note(MADE_BY_C[kind.lower()], path, kind.islower())
 
     def exchanged(self, one: bytes, other: bytes, on_host: bool) -> None:
         with self._lock:

@@ -1,4 +1,4 @@
-"""kernel: files that C makes and removes in a layer (native/fastpath/own_dirs.c), and how the vfs comes to know of it.
+"""kernel: files that C changes in a layer (native/fastpath/own_dirs.c), and how the vfs comes to know of it.
 
 C knows all names of some directories that are the box's own, and changes them while no thread of Python has the vfs's
 lock. Whoever takes the lock enters first what C did. What the lock is held for is therefore never behind.
@@ -26,11 +26,12 @@ class MadeFiles:
 
     def __init__(self, listener: Listener, state: State) -> None:
         self._listener, self._state = listener, state
-        self._own: dict[int, tuple[Dir, int, int]] = {}  # what C makes there is entered with this user and group
+        # Where C changes files, by owner. What it makes there is entered with this user and group.
+        self._own: dict[int, tuple[Dir, int, int]] = {}
         self._asked: dict[int, int] = {}  # names that were taught or may be, by directory
 
     def teach(self, ctx: Context, number: int, key: bytes, directory: Dir, path: bytes) -> None:
-        """Let C make and remove files in `directory`, whose guest path is `path`, if the rules are plain there."""
+        """Let C change files in `directory`, whose guest path is `path`, if the rules are plain there."""
         own = directory.tree.own_directory(ctx, directory)
         if own is None:
             return
@@ -44,7 +45,7 @@ class MadeFiles:
             return
         self._asked[owner] -= len(names)
         if state.lock.numbers_left < FEW:
-            state.lock.entering(self.describe, state.nodes)
+            state.lock.entering(self.describe, self._own, state.nodes)
             state.lock.set_aside(*state.new_numbers(NUMBERS))
         self._own[owner] = directory, uid, gid
         self._listener.cache_own(number, key, owner, path, files_fd, uid, gid, stat, names, state.lock)

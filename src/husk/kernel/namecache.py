@@ -291,11 +291,12 @@ class NameCache:
             return
         try:
             host = os.fstat(fd)
-            view = node.tree.handle_view(node, host.st_dev, host.st_ino)
-            if view is not None and made:
-                self._listener.cache_made(fd, view.showing)
-            elif view is not None:
-                self._listener.cache_handle(host.st_dev, host.st_ino, view.showing)
+            with self._vfs.lock:  # else C may change the file's mode before this is told
+                view = node.tree.handle_view(node, host.st_dev, host.st_ino)
+                if view is not None and made:
+                    self._listener.cache_made(fd, view.showing)
+                elif view is not None:
+                    self._listener.cache_handle(host.st_dev, host.st_ino, view.showing)
         except OSError:
             pass  # the file is open, perhaps new: a failure to teach must not fail the call
 

@@ -1,6 +1,6 @@
 """Types of the C core. Every function raises OSError with the host's errno."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -239,7 +239,7 @@ class Listener:
         uid: int,
         gid: int,
         stat: bytes,
-        names: list[tuple[bytes, int]],
+        names: list[tuple[bytes, int, int, int, int, int, int, int]],
         lock: VfsLock,
         /,
     ) -> None: ...
@@ -348,7 +348,11 @@ class VfsLock:
     def release(self) -> None: ...
     def after_fork(self) -> None: ...
     def entering(
-        self, describe: Callable[[int, int, int, int, bytes], tuple[object, T | None] | None], nodes: dict[int, T], /
+        self,
+        describe: Callable[[int, int, int, int, bytes], tuple[object, T | None] | None],
+        owners: Mapping[int, tuple[object, ...]],
+        nodes: dict[int, T],
+        /,
     ) -> None: ...
     def set_aside(self, next: int, end: int, /) -> None: ...
     def close(self) -> None: ...

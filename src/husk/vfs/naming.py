@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from husk.vfs.mount_table import MountTable
-    from husk.vfs.node import Context, Node, Tree
+    from husk.vfs.node import Context, Node
     from husk.vfs.walk import Trail, Walker
 
 NOREPLACE, EXCHANGE = 1, 2
@@ -155,8 +155,8 @@ class Naming:
             return directory
 
     # -- renaming ----------------------------------------------------------------------------------------------
-    def rename(self, ctx: Context, old_start: Dir, old: bytes, new_start: Dir, new: bytes, flags: int = 0) -> Tree:
-        """The tree that both names are in."""
+    def rename(self, ctx: Context, old_start: Dir, old: bytes, new_start: Dir, new: bytes, flags: int = 0) -> Dir:
+        """The directory that the new name is in."""
         with self._lock:
             if flags & ~(NOREPLACE | EXCHANGE) or flags == NOREPLACE | EXCHANGE:
                 raise error(errno.EINVAL)
@@ -171,7 +171,7 @@ class Naming:
                 raise error(errno.EEXIST if flags & NOREPLACE else errno.EBUSY)
             self._may_write(source_dir)
             self._rename(ctx, source_dir, from_trail, target_dir, to_trail, flags)
-            return source_dir.tree
+            return target_dir
 
     def _rename(self, ctx: Context, old: Dir, from_trail: Trail, new: Dir, to_trail: Trail, flags: int) -> None:
         tree = old.tree

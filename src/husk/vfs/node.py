@@ -20,9 +20,12 @@ if TYPE_CHECKING:
     from husk.vfs.host_view import HostView
     from husk.vfs.layer.watch_mirror import MirrorDir
 
-    # The directory of real files, user and group of a new one, the directory's attributes, and all its names, with the
-    # number of the real file, or 0 where only the tree may remove it.
-    OwnDirectory = tuple[int, int, int, bytes, list[tuple[bytes, int]]]
+    # A name, the number of its real file, or 0 where only the tree may remove it, and what does not change with its
+    # content: inode number, mode, user, group, change time, and when husk set the real file up. Mode 0: only the tree
+    # can show it.
+    OwnName = tuple[bytes, int, int, int, int, int, int, int]
+    # The directory of real files, user and group of a new one, the directory's attributes, and all its names.
+    OwnDirectory = tuple[int, int, int, bytes, list[OwnName]]
 
 
 # The extended attributes that hold POSIX ACLs: that of a file, and that of what will be made in a directory.

@@ -101,18 +101,22 @@ def _unlink(call: Call, dirfd: int, name: bytes, flags: int) -> Reply:
     if flags & AT_REMOVEDIR:
         call.vfs.rmdir(call, start, name)
     else:
-        directory = call.vfs.unlink(call, start, name)
-        if directory.tree.writes_to_host or directory.tree.may_be_own(directory):
-            call.made = start, name
+        _teach(call, call.vfs.unlink(call, start, name), start, name)
     return 0
 
 
 def _rename(call: Call, old_fd: int, old: bytes, new_fd: int, new_argument: int, flags: int) -> Reply:
     start = start_dir(call, old_fd, old)
     to, new = _second_name(call, new_fd, new_argument, lambda: call.vfs.parent(call, start, old))
-    if call.vfs.rename(call, start, old, to, new, flags).writes_to_host:
-        call.made = to, new
+    directory = call.vfs.rename(call, start, old, to, new, flags)
+    _teach(call, directory, to, new)
     return 0
+
+
+def _teach(call: Call, directory: Dir, start: Dir, name: bytes) -> None:
+    """C may do the next change in `directory`, in which `name` came or went."""
+    if directory.tree.writes_to_host or directory.tree.may_be_own(directory):
+        call.made = start, name
 
 
 def _second_name(call: Call, dirfd: int, argument: int, first: Callable[[], object]) -> tuple[Dir, bytes]:

@@ -2,9 +2,10 @@
  *
  * Python says for which directories: those of a host tree that husk changes with its own credentials, and where no rule
  * has named the directory or one above it. Here the common form alone is done: a new regular file, a regular file with
- * one name removed or renamed, the mode and times of a file that was made here. Everything is judged before the host is
- * asked to change something, and any doubt or error of the host leaves the call to Python, which then finds nothing
- * changed. So what is answered here are successes only.
+ * one name removed or renamed, its mode and times, by name, and by descriptor where the file was made here. Everything
+ * is judged before the host is asked to change something, and any doubt or error of the host leaves the call to Python,
+ * which then finds nothing changed. So what is answered here are successes only. In a layer it is the same, but the
+ * changes are own_dirs.c's.
  *
  * The directory is held or opened beneath the mount's root, without links and by its guard, and has the identity that
  * was taught. The last component is used in that directory only, by calls that follow no link. What was changed is
@@ -29,8 +30,9 @@
 
 /* ---- what was changed -------------------------------------------------------------------------------------------- */
 
-/* Records: a letter (a added, d deleted, A and D the same in a layer, r renamed, R renamed over another file), and one
- * name, or two, each with its NUL. The lock is held while a change is made, so the records have their order. */
+/* Records: a letter, and one name, or two, each with its NUL. On the host: a added, d deleted, m other metadata, r
+ * renamed, R renamed over another file. In a layer: A, D, M, n and N. The lock is held while a change is made, so the
+ * records have their order. */
 struct fast_changes {
     pthread_mutex_t lock;
     atomic_size_t size;
@@ -100,17 +102,16 @@ static void note_name(struct fast_changes *changes, const struct fast_resolved *
     note(changes, path->name + path->cut, path->size - path->cut + 1);
 }
 
-static void note_own(struct fast_changes *changes, const char *letter, const struct fast_resolved *path)
+static void note_own_name(struct fast_changes *changes, const struct fast_resolved *path)
 {
     const char *above = fast_own_path(path->own);
-    note(changes, letter, 1);
     note(changes, above, strlen(above));
     note(changes, path->name + path->cut, path->size - path->cut + 1);
 }
 
 static size_t noted_size(const struct fast_resolved *path)
 {
-    return strlen(path->dir->changes) + path->size - path->cut + 1;
+    return strlen(path->own ? fast_own_path(path->own) : path->dir->changes) + path->size - path->cut + 1;
 }
 
 PyObject *fast_py_take_changes(Listener *self, PyObject *Py_UNUSED(noargs))
@@ -134,7 +135,7 @@ PyObject *fast_py_take_changes(Listener *self, PyObject *Py_UNUSED(noargs))
         char kind[2] = {text[at++]};
         const char *one = text + at, *other = "";
         at += strlen(one) + 1;
-        if (kind[0] == 'r' || kind[0] == 'R') {
+        if (strchr("rRnN", kind[0])) {
             other = text + at;
             at += strlen(other) + 1;
         }
@@ -196,8 +197,8 @@ static bool find(struct fast_cache *cache, const struct fast_asker *asker, int d
     return !cache->watched && fast_resolve(cache, asker, dirfd, name, path) && !path->slash;
 }
 
-/* With the name found. */
-static bool enter_host(struct fast_cache *cache, struct place *place)
+/* With the name found, where the guest may do `want` in the directory (2 write, 1 search). */
+static bool enter_host(struct fast_cache *cache, struct place *place, unsigned want)
 {
     struct fast_resolved *path = &place->path;
     place->opened = false;
@@ -215,17 +216,11 @@ static bool enter_host(struct fast_cache *cache, struct place *place)
         return false;
     if (fstat(place->fd, shown) == 0 && shown->st_dev == path->dir->host_dev && shown->st_ino == path->dir->host_ino) {
         fast_show(&path->dir->showing, shown);
-        if (fast_permits(cache, shown, 3))
+        if (fast_permits(cache, shown, want))
             return true;
     }
     leave(place);
     return false;
-}
-
-static bool enter(struct fast_cache *cache, const struct fast_asker *asker, int dirfd, uint64_t name,
-                  struct place *place)
-{
-    return find(cache, asker, dirfd, name, &place->path) && enter_host(cache, place);
 }
 
 /* Is this a regular file with one name that the guest may remove from its directory, whatever is done with it then? */
@@ -291,16 +286,17 @@ static int make_own(Listener *self, const struct seccomp_notif *notif, const str
     int64_t when = 0;
     int fd = -1;
     /* A set-uid file is Python's, which notices when it is written to. Linux looks for a free descriptor first. */
-    if (mode & 06000 || !guest_has_free_fd(notif->pid) || !fast_own_enter(cache, path, false))
+    if (mode & 06000 || !guest_has_free_fd(notif->pid) || !fast_own_enter(cache, path, FAST_MAKE))
         return -1;
-    const char *above = fast_own_path(path->own);
-    if (begin(changes, 1 + strlen(above) + path->size - path->cut + 1)) {
+    if (begin(changes, 1 + noted_size(path))) {
         int umask = umask_of(changes, notif->pid);
         if (umask >= 0 && notify_is_valid(self->fd, notif->id))
             fd = fast_own_make(cache, path, (int)(flags & (O_ACCMODE | O_APPEND | O_NONBLOCK | O_NOFOLLOW)),
                                mode & ~(uint32_t)umask & 01777, &showing, &s, &when);
-        if (fd >= 0)
-            note_own(changes, "A", path);
+        if (fd >= 0) {
+            note(changes, "A", 1);
+            note_own_name(changes, path);
+        }
         pthread_mutex_unlock(&changes->lock);
     }
     if (fd >= 0 && when)
@@ -336,7 +332,7 @@ static bool create(Listener *self, const struct seccomp_notif *notif, const stru
         return false;
     if (place.path.own)
         return place.path.dir->missing && create_own(self, notif, &place.path, flags, mode);
-    if (!enter_host(self->cache, &place))
+    if (!enter_host(self->cache, &place, 3))
         return false;
     int fd = make_file(self, notif, &place, flags, &mode);
     if (fd < 0) {
@@ -363,14 +359,15 @@ static bool create(Listener *self, const struct seccomp_notif *notif, const stru
 static bool unlink_own(Listener *self, const struct seccomp_notif *notif, const struct fast_resolved *path)
 {
     struct fast_changes *changes = self->changes;
-    const char *above = fast_own_path(path->own);
     bool done = false;
-    if (!fast_own_enter(self->cache, path, true))
+    if (!fast_own_enter(self->cache, path, FAST_REMOVE))
         return false;
-    if (begin(changes, 1 + strlen(above) + path->size - path->cut + 1)) {
+    if (begin(changes, 1 + noted_size(path))) {
         done = notify_is_valid(self->fd, notif->id) && fast_own_remove(self->cache, path);
-        if (done)
-            note_own(changes, "D", path);
+        if (done) {
+            note(changes, "D", 1);
+            note_own_name(changes, path);
+        }
         pthread_mutex_unlock(&changes->lock);
     }
     fast_own_leave(self->cache);
@@ -387,7 +384,7 @@ static bool unlink_file(Listener *self, const struct seccomp_notif *notif, const
     bool done = false, found = find(self->cache, asker, dirfd, name, &place.path);
     if (place.path.own) /* even where C does not know what the name is */
         return !place.path.slash && unlink_own(self, notif, &place.path);
-    if (!found || !enter_host(self->cache, &place))
+    if (!found || !enter_host(self->cache, &place, 3))
         return false;
     if (fstatat(place.fd, last_of(&place), &s, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0 &&
         may_take(self->cache, &place, &s) && notify_is_valid(self->fd, notif->id) &&
@@ -406,7 +403,8 @@ static bool unlink_file(Listener *self, const struct seccomp_notif *notif, const
 }
 
 /* A file gets a name that is free, or that of another file, in directories of one mount. */
-static bool move(Listener *self, const struct seccomp_notif *notif, const struct place *from, const struct place *to)
+static bool move(Listener *self, const struct seccomp_notif *notif, const struct place *from, const struct place *to,
+                 bool may_replace)
 {
     struct stat s, other;
     if (from->path.dir->root_fd != to->path.dir->root_fd ||
@@ -414,7 +412,7 @@ static bool move(Listener *self, const struct seccomp_notif *notif, const struct
         !may_take(self->cache, from, &s))
         return false;
     bool replaces = fstatat(to->fd, last_of(to), &other, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0;
-    if (replaces ? !may_take(self->cache, to, &other) || (other.st_ino == s.st_ino) : errno != ENOENT)
+    if (replaces ? !may_replace || !may_take(self->cache, to, &other) || (other.st_ino == s.st_ino) : errno != ENOENT)
         return false;
     if (!notify_is_valid(self->fd, notif->id) ||
         !begin(self->changes, 1 + noted_size(&from->path) + noted_size(&to->path)))
@@ -430,24 +428,75 @@ static bool move(Listener *self, const struct seccomp_notif *notif, const struct
     return done;
 }
 
+static bool move_on_host(Listener *self, const struct seccomp_notif *notif, struct place *from, struct place *to,
+                         bool may_replace)
+{
+    bool done = false;
+    if (!enter_host(self->cache, from, 3))
+        return false;
+    if (enter_host(self->cache, to, 3)) {
+        done = move(self, notif, from, to, may_replace);
+        leave(to);
+    }
+    leave(from);
+    return done;
+}
+
+/* In directories of the box's own. */
+static bool move_own(Listener *self, const struct seccomp_notif *notif, const struct fast_resolved *from,
+                     const struct fast_resolved *to, bool may_replace)
+{
+    struct fast_changes *changes = self->changes;
+    bool replaces, done = false;
+    if (!fast_own_enter_both(self->cache, from, to, &replaces))
+        return false;
+    if ((may_replace || !replaces) && begin(changes, 1 + noted_size(from) + noted_size(to))) {
+        done = notify_is_valid(self->fd, notif->id) && fast_own_move(self->cache, from, to);
+        if (done) {
+            note(changes, replaces ? "N" : "n", 1);
+            note_own_name(changes, from);
+            note_own_name(changes, to);
+        }
+        pthread_mutex_unlock(&changes->lock);
+    }
+    fast_own_leave(self->cache);
+    return done;
+}
+
 static bool rename_file(Listener *self, const struct seccomp_notif *notif, const struct fast_asker *asker,
-                        int old_dirfd, uint64_t old, int new_dirfd, uint64_t new)
+                        int old_dirfd, uint64_t old, int new_dirfd, uint64_t new, uint32_t flags)
 {
     struct place from, to;
-    bool done = false;
-    if (!enter(self->cache, asker, old_dirfd, old, &from))
+    bool done, may_replace = !flags;
+    if (flags & ~(uint32_t)RENAME_NOREPLACE || !find(self->cache, asker, old_dirfd, old, &from.path) ||
+        !find(self->cache, asker, new_dirfd, new, &to.path))
         return false;
-    if (enter(self->cache, asker, new_dirfd, new, &to)) {
-        done = move(self, notif, &from, &to);
-        leave(&to);
-    }
-    leave(&from);
+    if (from.path.own || to.path.own)
+        done = from.path.own && to.path.own && move_own(self, notif, &from.path, &to.path, may_replace);
+    else
+        done = move_on_host(self, notif, &from, &to, may_replace);
     if (done)
         notify_answer_value(self->fd, notif->id, 0);
     return done;
 }
 
-/* ---- mode and times of what was made here ------------------------------------------------------------------------ */
+/* ---- mode and times ---------------------------------------------------------------------------------------------- */
+
+static bool set_mode(int fd, uint32_t mode)
+{
+    char link[40];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    return chmod(link, mode & 01777) == 0; /* no set-uid files on the host */
+}
+
+static bool set_times(int fd, const struct timespec when[2])
+{
+    char link[40];
+    if (utimensat(fd, "", when, AT_EMPTY_PATH) == 0)
+        return true;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd); /* before Linux 5.8 */
+    return errno == EINVAL && utimensat(AT_FDCWD, link, when, 0) == 0;
+}
 
 PyObject *fast_py_cache_made(Listener *self, PyObject *args)
 {
@@ -497,20 +546,22 @@ static bool is_time(const struct timespec *t)
            (t->tv_nsec >= 0 && t->tv_nsec < 1000000000 && t->tv_sec >= 0 && t->tv_sec < 1LL << 31);
 }
 
+static bool read_times(const struct seccomp_notif *notif, uint64_t times, struct timespec when[2])
+{
+    when[0] = when[1] = (struct timespec){.tv_nsec = UTIME_NOW};
+    if (times && guest_read(notif->pid, times, when, 2 * sizeof *when) != 2 * sizeof *when)
+        return false;
+    return is_time(&when[0]) && is_time(&when[1]) &&
+           !(when[0].tv_nsec == UTIME_OMIT && when[1].tv_nsec == UTIME_OMIT);
+}
+
 static bool set_held_times(Listener *self, const struct seccomp_notif *notif, int guest_fd, uint64_t times)
 {
-    struct timespec when[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_NOW}};
-    char link[40];
-    if (times && guest_read(notif->pid, times, when, sizeof when) != sizeof when)
-        return false;
-    if (!is_time(&when[0]) || !is_time(&when[1]) ||
-        (when[0].tv_nsec == UTIME_OMIT && when[1].tv_nsec == UTIME_OMIT))
-        return false;
-    int fd = made_here(self->cache, notif, guest_fd, true);
+    struct timespec when[2];
+    int fd = read_times(notif, times, when) ? made_here(self->cache, notif, guest_fd, true) : -1;
     if (fd < 0)
         return false;
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    bool done = notify_is_valid(self->fd, notif->id) && utimensat(AT_FDCWD, link, when, 0) == 0;
+    bool done = notify_is_valid(self->fd, notif->id) && set_times(fd, when);
     close(fd);
     if (done)
         notify_answer_value(self->fd, notif->id, 0);
@@ -519,16 +570,97 @@ static bool set_held_times(Listener *self, const struct seccomp_notif *notif, in
 
 static bool set_held_mode(Listener *self, const struct seccomp_notif *notif, int guest_fd, uint32_t mode)
 {
-    char link[40];
     int fd = made_here(self->cache, notif, guest_fd, false);
     if (fd < 0)
         return false;
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    bool done = notify_is_valid(self->fd, notif->id) && chmod(link, mode & 01777) == 0;
+    bool done = notify_is_valid(self->fd, notif->id) && set_mode(fd, mode);
     close(fd);
     if (done)
         notify_answer_value(self->fd, notif->id, 0);
     return done;
+}
+
+/* By name: the guest's own regular file, which has one name, in a directory of the host. The caller closes it. */
+static int open_own(struct fast_cache *cache, const struct place *place)
+{
+    const struct fast_dir *dir = place->path.dir;
+    struct stat s;
+    int fd = openat(place->fd, last_of(place), O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_nlink == 1 && s.st_dev == dir->host_dev &&
+        s.st_uid == cache->host_uid && host_may_change(dir->root_fd, place->path.host, &s)) {
+        fast_show(&dir->showing, &s);
+        if (s.st_uid == cache->uid)
+            return fd;
+    }
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+/* What a name is given: times, or where those are NULL a mode. */
+static bool set_on_host(Listener *self, const struct seccomp_notif *notif, struct place *place,
+                        const struct timespec *when, uint32_t mode)
+{
+    bool done = false;
+    if (!enter_host(self->cache, place, 1))
+        return false;
+    int fd = open_own(self->cache, place);
+    if (fd >= 0 && notify_is_valid(self->fd, notif->id) && begin(self->changes, 1 + noted_size(&place->path))) {
+        done = when ? set_times(fd, when) : set_mode(fd, mode);
+        if (done) {
+            note(self->changes, "m", 1);
+            note_name(self->changes, &place->path);
+        }
+        pthread_mutex_unlock(&self->changes->lock);
+    }
+    if (fd >= 0)
+        close(fd);
+    leave(place);
+    return done;
+}
+
+static bool set_in_layer(Listener *self, const struct seccomp_notif *notif, const struct fast_resolved *path,
+                         const struct timespec *when, uint32_t mode)
+{
+    struct fast_changes *changes = self->changes;
+    bool done = false;
+    /* A set-uid file is Python's, which notices when it is written to. */
+    if (when ? fast_own_is_past(path) : mode & 06000 || !fast_own_enter(self->cache, path, FAST_SET_MODE))
+        return false;
+    if (begin(changes, 1 + noted_size(path))) {
+        done = notify_is_valid(self->fd, notif->id) && (when ? fast_own_set_times(self->cache, path, when)
+                                                             : fast_own_set_mode(self->cache, path, mode & 01777));
+        if (done) {
+            note(changes, "M", 1);
+            note_own_name(changes, path);
+        }
+        pthread_mutex_unlock(&changes->lock);
+    }
+    if (!when)
+        fast_own_leave(self->cache);
+    return done;
+}
+
+static bool set_named(Listener *self, const struct seccomp_notif *notif, const struct fast_asker *asker, int dirfd,
+                      uint64_t name, uint32_t flags, const struct timespec *when, uint32_t mode)
+{
+    struct place place;
+    if (flags & ~(uint32_t)AT_SYMLINK_NOFOLLOW || !find(self->cache, asker, dirfd, name, &place.path))
+        return false;
+    bool done = place.path.own ? set_in_layer(self, notif, &place.path, when, mode)
+                               : set_on_host(self, notif, &place, when, mode);
+    if (done)
+        notify_answer_value(self->fd, notif->id, 0);
+    return done;
+}
+
+static bool set_named_times(Listener *self, const struct seccomp_notif *notif, const struct fast_asker *asker)
+{
+    const __u64 *a = notif->data.args;
+    struct timespec when[2];
+    return read_times(notif, a[ARG_utimensat_utimes], when) &&
+           set_named(self, notif, asker, (int)a[ARG_utimensat_dfd], a[ARG_utimensat_filename],
+                     (uint32_t)a[ARG_utimensat_flags], when, 0);
 }
 
 bool fast_answer_change(Listener *self, const struct seccomp_notif *notif, const struct fast_asker *asker)
@@ -550,19 +682,25 @@ bool fast_answer_change(Listener *self, const struct seccomp_notif *notif, const
         return !(uint32_t)a[ARG_unlinkat_flag] &&
                unlink_file(self, notif, asker, (int)a[ARG_unlinkat_dfd], a[ARG_unlinkat_pathname]);
     case SYS_rename:
-        return rename_file(self, notif, asker, AT_FDCWD, a[ARG_rename_oldname], AT_FDCWD, a[ARG_rename_newname]);
+        return rename_file(self, notif, asker, AT_FDCWD, a[ARG_rename_oldname], AT_FDCWD, a[ARG_rename_newname], 0);
     case SYS_renameat:
         return rename_file(self, notif, asker, (int)a[ARG_renameat_olddfd], a[ARG_renameat_oldname],
-                           (int)a[ARG_renameat_newdfd], a[ARG_renameat_newname]);
+                           (int)a[ARG_renameat_newdfd], a[ARG_renameat_newname], 0);
     case SYS_renameat2:
-        return !(uint32_t)a[ARG_renameat2_flags] &&
-               rename_file(self, notif, asker, (int)a[ARG_renameat2_olddfd], a[ARG_renameat2_oldname],
-                           (int)a[ARG_renameat2_newdfd], a[ARG_renameat2_newname]);
+        return rename_file(self, notif, asker, (int)a[ARG_renameat2_olddfd], a[ARG_renameat2_oldname],
+                           (int)a[ARG_renameat2_newdfd], a[ARG_renameat2_newname], (uint32_t)a[ARG_renameat2_flags]);
     case SYS_utimensat:
-        return !a[ARG_utimensat_filename] && !(uint32_t)a[ARG_utimensat_flags] &&
+        if (a[ARG_utimensat_filename])
+            return set_named_times(self, notif, asker);
+        return !(uint32_t)a[ARG_utimensat_flags] &&
                set_held_times(self, notif, (int)a[ARG_utimensat_dfd], a[ARG_utimensat_utimes]);
     case SYS_fchmod:
         return set_held_mode(self, notif, (int)a[ARG_fchmod_fd], (uint32_t)a[ARG_fchmod_mode]);
+    case SYS_chmod:
+        return set_named(self, notif, asker, AT_FDCWD, a[ARG_chmod_filename], 0, NULL, (uint32_t)a[ARG_chmod_mode]);
+    case SYS_fchmodat:
+        return set_named(self, notif, asker, (int)a[ARG_fchmodat_dfd], a[ARG_fchmodat_filename], 0, NULL,
+                         (uint32_t)a[ARG_fchmodat_mode]);
     default:
         return false;
     }

@@ -6,6 +6,7 @@
  * taught, a hard link, another device, any unexpected answer of the host) is left to Python by returning false. */
 #include "fastpath/changes.h"
 #include "fastpath/direct.h"
+#include "fastpath/own_dirs.h"
 
 #include "call_table.h"
 #include "notify/notify.h"
@@ -140,8 +141,9 @@ static bool open_name(struct fast_cache *cache, int listener, const struct secco
             fcntl(fd, F_SETFL, 0);
         fast_cache_remember_file(cache, &path.dir->showing, &s);
         fast_direct_asked(cache, path.dir, &s);
-        if (path.dir->showing.manner == FAST_AS_UPPER && fstat(fd, &s) == 0 && !s.st_nlink)
-            fast_cache_forget_file(cache, &s);
+        if (path.dir->showing.manner == FAST_AS_UPPER &&
+            (fast_own_is_past(&path) || (fstat(fd, &s) == 0 && !s.st_nlink)))
+            fast_cache_forget_file(cache, &s); /* C has changed it meanwhile */
     }
     return give_fd(cache, listener, notif, fd, flags & O_CLOEXEC);
 }

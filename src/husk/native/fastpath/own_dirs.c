@@ -1,11 +1,15 @@
-/* native: new files in directories of a layer that are the box's own alone (docs/design/024-changes.md).
+/* native: files in directories of a layer that are the box's own alone (docs/design/024-changes.md).
  *
  * Python keeps a layer's names. Of a directory without anything of the host in it, Python can tell C all names at once.
  * Then C knows which names are free, and makes a file there, with the vfs's lock (vfs_lock.c): the real one, under a
- * number that Python has set aside, and a record of it. C also removes files there that have one name. Whoever takes
- * that lock enters first what was recorded. So what one of the two changes, the other one knows before it acts.
+ * number that Python has set aside, and a record of it. C also removes and renames files there that have one name, and
+ * sets their mode. Whoever takes that lock enters first what was recorded. So what one of the two changes, the other
+ * one knows before it acts.
  *
- * Not here: renaming, directories, links, anything over a lower directory. */
+ * What C says of a file is never changed in place, because other threads look at it without a lock: there is a new
+ * entry, and the old one is kept until everything is forgotten.
+ *
+ * Not here: directories, links, anything over a lower directory. */
 #include "fastpath/own_dirs.h"
 
 #include "notify/notify.h"
@@ -21,12 +25,12 @@
 #include <unistd.h>
 
 #define NAME_BUCKETS 128
-#define MOST_MADE 65536 /* files that C made and still knows, in all directories */
+#define MOST_KNOWN 65536 /* entries, in all directories */
 
 struct own_name {
     struct own_name *next;
-    /* A file that C made, owned; `none` of the directory: it was removed; NULL: only Python knows what it is. */
-    struct fast_dir *made;
+    /* A file of the box's own, owned; `none` of the directory: it was removed; NULL: only Python knows what it is. */
+    struct fast_dir *entry;
     uint64_t number; /* of the real file, where C may remove it; changes with the vfs's lock */
     size_t size;
     char text[];
@@ -39,17 +43,17 @@ struct fast_own {
     struct stat shown;     /* the directory's attributes; its times and size are not used */
     uint32_t dev, uid, gid; /* of what is made in it */
     bool changed;          /* C made something, and what was taught of the directory itself is marked as stale */
-    bool removed;          /* C removed something, and what was taught of its files is, too */
+    bool files_changed;    /* C changed files, too, and so is what was taught of them */
     char *path;            /* owned */
     struct fast_dir *none; /* owned: what a free name leads to */
-    struct fast_dir *gone; /* owned: what removed names led to; other threads may be looking */
+    struct fast_dir *gone; /* owned: what names led to before; other threads may be looking */
     struct own_name *names[NAME_BUCKETS];
 };
 
 struct fast_layer {
     VfsLock *lock; /* owned; NULL: no directory was taught */
     struct fast_own *first;
-    unsigned made; /* changes with the vfs's lock, or with the cache's write lock */
+    unsigned known; /* entries; changes with the vfs's lock, or with the cache's write lock */
 };
 
 static size_t bucket_of(const char *name, size_t size)
@@ -67,24 +71,27 @@ void fast_own_init(struct fast_cache *cache)
     cache->layer = calloc(1, sizeof *cache->layer);
 }
 
-static void free_own(struct fast_layer *layer, struct fast_own *own)
+/* How many entries it had. */
+static unsigned free_own(struct fast_own *own)
 {
+    unsigned known = 0;
     for (size_t i = 0; i < NAME_BUCKETS; i++) {
         for (struct own_name *name = own->names[i], *next; name; name = next) {
             next = name->next;
-            if (name->made && name->made != own->none)
-                layer->made--, free(name->made);
+            if (name->entry && name->entry != own->none)
+                known++, free(name->entry);
             free(name);
         }
     }
     for (struct fast_dir *gone = own->gone, *next; gone; gone = next) {
         next = gone->next;
-        layer->made--;
+        known++;
         free(gone);
     }
     free(own->path);
     free(own->none);
     free(own);
+    return known;
 }
 
 static void drop(struct fast_layer *layer, struct fast_own *own)
@@ -92,7 +99,7 @@ static void drop(struct fast_layer *layer, struct fast_own *own)
     *own->link = own->next;
     if (own->next)
         own->next->link = own->link;
-    free_own(layer, own);
+    layer->known -= free_own(own);
 }
 
 void fast_own_forget(struct fast_cache *cache, uint64_t owner)
@@ -117,7 +124,7 @@ void fast_own_taught(struct fast_cache *cache, uint64_t owner)
 {
     struct fast_own *own = fast_cache_own(cache, owner);
     if (own)
-        own->changed = own->removed = false;
+        own->changed = own->files_changed = false;
 }
 
 static struct own_name *find_name(struct fast_own *own, const char *name, size_t size)
@@ -132,53 +139,124 @@ static struct own_name *find_name(struct fast_own *own, const char *name, size_t
 struct fast_dir *fast_own_name(struct fast_own *own, const char *name, size_t size)
 {
     struct own_name *one = find_name(own, name, size);
-    return one ? __atomic_load_n(&one->made, __ATOMIC_ACQUIRE) : own->none;
+    return one ? __atomic_load_n(&one->entry, __ATOMIC_SEQ_CST) : own->none;
 }
 
-static bool add_name(struct fast_own *own, const char *name, size_t size, uint64_t number, struct fast_dir *made)
+bool fast_own_is_past(const struct fast_resolved *path)
 {
-    struct own_name *one = made ? find_name(own, name, size) : NULL;
-    if (one) { /* it was removed */
-        one->number = number;
-        __atomic_store_n(&one->made, made, __ATOMIC_RELEASE);
-        return true;
-    }
-    one = malloc(sizeof *one + size + 1);
-    if (!one)
-        return false;
-    size_t bucket = bucket_of(name, size);
-    *one = (struct own_name){.next = own->names[bucket], .made = made, .number = number, .size = size};
-    memcpy(one->text, name, size);
-    one->text[size] = 0;
-    __atomic_store_n(&own->names[bucket], one, __ATOMIC_RELEASE);
-    return true;
+    if (!path->own)
+        return __atomic_load_n(&path->dir->stale, __ATOMIC_SEQ_CST);
+    return fast_own_name(path->own, path->name + path->cut, path->size - path->cut) != path->dir;
 }
 
-/* ---- making ------------------------------------------------------------------------------------------------------ */
+/* Not entered yet. NULL: no memory. */
+static struct own_name *new_name(const char *name, size_t size)
+{
+    struct own_name *one = calloc(1, sizeof *one + size + 1);
+    if (!one)
+        return NULL;
+    one->size = size;
+    memcpy(one->text, name, size);
+    return one;
+}
+
+static void put_name(struct fast_own *own, struct own_name *one)
+{
+    size_t bucket = bucket_of(one->text, one->size);
+    one->next = own->names[bucket];
+    __atomic_store_n(&own->names[bucket], one, __ATOMIC_RELEASE);
+}
+
+/* From now on the name leads to `entry`. */
+static void lead(struct fast_own *own, struct own_name *one, struct fast_dir *entry, uint64_t number)
+{
+    struct fast_dir *was = one->entry;
+    one->number = number;
+    __atomic_store_n(&one->entry, entry, __ATOMIC_SEQ_CST);
+    if (was && was != own->none) {
+        was->next = own->gone;
+        own->gone = was;
+    }
+}
+
+/* What was taught of the directory, its missing names and, if they change, its files holds no longer. */
+static void spoil(struct fast_cache *cache, struct fast_own *own, bool files)
+{
+    if (files ? own->files_changed : own->changed)
+        return;
+    fast_cache_spoil(cache, own->owner, files);
+    own->changed = true;
+    own->files_changed |= files;
+}
+
+/* ---- may C? ------------------------------------------------------------------------------------------------------ */
 
 const char *fast_own_path(const struct fast_own *own)
 {
     return own->path;
 }
 
-/* Is the name as it was looked up? Since then another thread may have made or removed it. */
-static bool is_still(struct fast_own *own, const char *name, size_t size, bool remove)
+static struct own_name *name_of(const struct fast_resolved *path)
 {
-    struct own_name *one = find_name(own, name, size);
-    return remove ? one && one->number : !one || one->made == own->none;
+    return find_name(path->own, path->name + path->cut, path->size - path->cut);
 }
 
-bool fast_own_enter(struct fast_cache *cache, const struct fast_resolved *path, bool remove)
+static size_t size_of(const struct fast_resolved *path)
+{
+    return path->size - path->cut;
+}
+
+static bool is_free(const struct fast_own *own, const struct own_name *one)
+{
+    return !one || one->entry == own->none;
+}
+
+/* May the guest make names in the directory, or take them from it, whichever they are? */
+static bool is_open(struct fast_cache *cache, const struct fast_own *own, bool take)
+{
+    const struct stat *shown = &own->shown;
+    return fast_permits(cache, shown, 3) && (!take || !(shown->st_mode & S_ISVTX) || shown->st_uid == cache->uid);
+}
+
+/* Since the name was looked up another thread may have changed it. */
+static bool may(struct fast_cache *cache, const struct fast_resolved *path, enum fast_wish wish)
 {
     struct fast_layer *layer = cache->layer;
-    const struct stat *shown = &path->own->shown;
-    if (!fast_permits(cache, shown, 3) || (remove && shown->st_mode & S_ISVTX && shown->st_uid != cache->uid) ||
+    const struct own_name *one = name_of(path);
+    switch (wish) {
+    case FAST_MAKE:
+        return layer->known < MOST_KNOWN && fast_lock_has_room(layer->lock) && is_free(path->own, one);
+    case FAST_REMOVE:
+        return one && one->number;
+    case FAST_SET_MODE:
+        return layer->known < MOST_KNOWN && one && one->number && one->entry &&
+               one->entry->showing.given.st_uid == cache->uid;
+    }
+    return false;
+}
+
+bool fast_own_enter(struct fast_cache *cache, const struct fast_resolved *path, enum fast_wish wish)
+{
+    struct fast_layer *layer = cache->layer;
+    if ((wish != FAST_SET_MODE && !is_open(cache, path->own, wish == FAST_REMOVE)) || !fast_lock_try(layer->lock))
+        return false;
+    if (fast_lock_records(layer->lock, 1, size_of(path)) && may(cache, path, wish))
+        return true;
+    fast_own_leave(cache);
+    return false;
+}
+
+bool fast_own_enter_both(struct fast_cache *cache, const struct fast_resolved *from, const struct fast_resolved *to,
+                         bool *replaces)
+{
+    struct fast_layer *layer = cache->layer;
+    if (from->own->dev != to->own->dev || !is_open(cache, from->own, true) || !is_open(cache, to->own, true) ||
         !fast_lock_try(layer->lock))
         return false;
-    size_t size = path->size - path->cut;
-    if (fast_lock_records(layer->lock, size) &&
-        (remove || (layer->made < MOST_MADE && fast_lock_has_room(layer->lock))) &&
-        is_still(path->own, path->name + path->cut, size, remove))
+    const struct own_name *one = name_of(from), *other = name_of(to);
+    *replaces = !is_free(to->own, other);
+    if (fast_lock_records(layer->lock, 2, size_of(from) + 2 * size_of(to)) && layer->known < MOST_KNOWN && one &&
+        one != other && one->number && one->entry && (!*replaces || other->number))
         return true;
     fast_own_leave(cache);
     return false;
@@ -188,6 +266,8 @@ void fast_own_leave(struct fast_cache *cache)
 {
     fast_lock_give(cache->layer->lock);
 }
+
+/* ---- making ------------------------------------------------------------------------------------------------------ */
 
 static struct fast_dir *new_entry(const struct fast_own *own, uint64_t number)
 {
@@ -204,6 +284,15 @@ static struct fast_dir *new_entry(const struct fast_own *own, uint64_t number)
     return dir;
 }
 
+/* An entry for a file that has one, as it is shown from now on. */
+static struct fast_dir *next_entry(const struct fast_own *own, const struct own_name *one)
+{
+    struct fast_dir *entry = new_entry(own, one->number);
+    if (entry)
+        entry->showing = one->entry->showing;
+    return entry;
+}
+
 static int64_t nanoseconds(struct statx_timestamp t)
 {
     return t.tv_sec * 1000000000LL + t.tv_nsec;
@@ -218,88 +307,176 @@ int fast_own_make(struct fast_cache *cache, const struct fast_resolved *path, in
     size_t size = path->size - path->cut;
     uint64_t number = fast_lock_number(layer->lock);
     struct statx x;
+    struct own_name *one = find_name(own, name, size), *fresh = one ? NULL : new_name(name, size);
     struct fast_dir *entry = new_entry(own, number);
-    if (!entry)
-        return -1;
-    if (!own->changed) { /* before the name is there: guests may look at what they were told is missing */
-        fast_cache_spoil(cache, own->owner, false);
-        own->changed = true;
-    }
-    int fd = openat(own->files_fd, entry->text, flags | O_CREAT | O_EXCL | O_NOCTTY | O_CLOEXEC, 0600);
-    bool known = fd >= 0 && syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, &x) == 0;
-    if (known) {
-        struct stat given = {.st_dev = own->dev, .st_ino = number, .st_mode = S_IFREG | mode, .st_nlink = 1,
-                             .st_uid = own->uid, .st_gid = own->gid,
-                             .st_ctim = {x.stx_ctime.tv_sec, x.stx_ctime.tv_nsec}};
-        /* Complete before it has its name: other threads are looking. */
-        entry->showing = *showing = (struct fast_showing){.manner = FAST_AS_UPPER, .given = given};
-        known = add_name(own, name, size, number, entry);
-    }
-    if (!known) {
-        if (fd >= 0) {
-            unlinkat(own->files_fd, entry->text, 0);
-            close(fd);
-        }
+    if (!entry || (!one && !fresh)) {
         free(entry);
+        free(fresh);
         return -1;
     }
+    spoil(cache, own, false); /* before the name is there: guests may look at what they were told is missing */
+    int fd = openat(own->files_fd, entry->text, flags | O_CREAT | O_EXCL | O_NOCTTY | O_CLOEXEC, 0600);
+    if (fd >= 0 && syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, &x) < 0) {
+        unlinkat(own->files_fd, entry->text, 0);
+        close(fd);
+        fd = -1;
+    }
+    if (fd < 0) {
+        free(entry);
+        free(fresh);
+        return -1;
+    }
+    struct stat given = {.st_dev = own->dev, .st_ino = number, .st_mode = S_IFREG | mode, .st_nlink = 1,
+                         .st_uid = own->uid, .st_gid = own->gid, .st_ctim = {x.stx_ctime.tv_sec, x.stx_ctime.tv_nsec}};
+    /* Complete before it has its name: other threads are looking. */
+    entry->showing = *showing = (struct fast_showing){.manner = FAST_AS_UPPER, .given = given};
+    lead(own, one ? one : fresh, entry, number);
+    if (fresh)
+        put_name(own, fresh);
     *made = (struct stat){.st_dev = makedev(x.stx_dev_major, x.stx_dev_minor), .st_ino = x.stx_ino};
     *born_ns = x.stx_mask & STATX_BTIME ? nanoseconds(x.stx_btime) : 0;
-    struct fast_made record = {own->owner, number, nanoseconds(x.stx_ctime), S_IFREG | mode, (uint32_t)size};
-    fast_lock_record(layer->lock, &record, name);
-    layer->made++;
+    struct fast_record record = {.deed = FAST_MADE, .mode = S_IFREG | mode, .owner = own->owner, .number = number,
+                                 .when_ns = nanoseconds(x.stx_ctime), .size = (uint32_t)size};
+    fast_lock_record(layer->lock, &record, name, NULL);
+    layer->known++;
     return fd;
 }
 
-/* ---- removing ---------------------------------------------------------------------------------------------------- */
+/* ---- removing and renaming --------------------------------------------------------------------------------------- */
 
-bool fast_own_remove(struct fast_cache *cache, const struct fast_resolved *path)
+/* The real file that a name leads to. `when`: as the host dates it (vfs/clock.py). */
+static bool take(struct fast_cache *cache, const struct fast_resolved *path, uint64_t number, int64_t *when)
 {
-    struct fast_layer *layer = cache->layer;
-    struct fast_own *own = path->own;
-    const char *name = path->name + path->cut;
-    size_t size = path->size - path->cut;
-    struct own_name *one = find_name(own, name, size);
     char real[24];
     struct stat s;
-    snprintf(real, sizeof real, "%llu", (unsigned long long)one->number);
-    int fd = openat(own->files_fd, real, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    snprintf(real, sizeof real, "%llu", (unsigned long long)number);
+    int fd = openat(path->own->files_fd, real, O_PATH | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return false;
-    bool done = fstat(fd, &s) == 0 && unlinkat(own->files_fd, real, 0) == 0;
+    bool done = fstat(fd, &s) == 0 && unlinkat(path->own->files_fd, real, 0) == 0;
     if (done) {
-        fstat(fd, &s); /* again: it tells when the host dates its removal (vfs/clock.py), and so that of the name */
-        fast_cache_forget_file(cache, &s);
-        struct fast_made record = {own->owner, one->number, core_nanoseconds(s.st_ctim), 0, (uint32_t)size};
-        fast_lock_record(layer->lock, &record, name);
-        if (one->made && one->made != own->none) {
-            one->made->next = own->gone;
-            own->gone = one->made;
-        }
-        one->number = 0;
-        __atomic_store_n(&one->made, own->none, __ATOMIC_RELEASE);
-        if (!own->removed) {
-            fast_cache_spoil(cache, own->owner, true);
-            own->changed = own->removed = true;
-        }
+        fstat(fd, &s); /* again: it tells when the host dates its removal, and so that of the name */
+        *when = core_nanoseconds(s.st_ctim);
+        fast_cache_forget_file(cache, &s); /* who remembers it looks afterwards whether it still has a name */
+        struct fast_record record = {.deed = FAST_REMOVED, .owner = path->own->owner, .number = number,
+                                     .when_ns = *when, .size = (uint32_t)size_of(path)};
+        fast_lock_record(cache->layer->lock, &record, path->name + path->cut, NULL);
     }
     close(fd);
     return done;
 }
 
+bool fast_own_remove(struct fast_cache *cache, const struct fast_resolved *path)
+{
+    struct own_name *one = name_of(path);
+    int64_t when;
+    if (!take(cache, path, one->number, &when))
+        return false;
+    lead(path->own, one, path->own->none, 0);
+    spoil(cache, path->own, true);
+    return true;
+}
+
+/* Let the host date a change that the real file does not have, and tell which file it is. */
+static bool date(const struct fast_own *own, uint64_t number, struct stat *s)
+{
+    char real[24];
+    snprintf(real, sizeof real, "%llu", (unsigned long long)number);
+    return fchmodat(own->files_fd, real, 0600, 0) == 0 && fstatat(own->files_fd, real, s, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+bool fast_own_move(struct fast_cache *cache, const struct fast_resolved *from, const struct fast_resolved *to)
+{
+    struct own_name *one = name_of(from), *other = name_of(to), *fresh = NULL;
+    struct fast_dir *entry = next_entry(to->own, one);
+    uint64_t number = one->number;
+    bool replaces = !is_free(to->own, other);
+    int64_t when = 0;
+    struct stat s;
+    if (!other)
+        other = fresh = new_name(to->name + to->cut, size_of(to));
+    /* Meanwhile other threads find the old file's entry without a file, and leave that to Python. */
+    if (!entry || !other || !(replaces ? take(cache, to, other->number, &when) : date(from->own, number, &s))) {
+        free(entry);
+        free(fresh);
+        return false;
+    }
+    /* The other file is gone, so the name is moved even if the host refuses to date it. */
+    bool dated = !replaces || date(from->own, number, &s);
+    if (dated)
+        when = core_nanoseconds(s.st_ctim);
+    entry->showing.given.st_ctim = (struct timespec){when / 1000000000, when % 1000000000};
+    spoil(cache, from->own, true);
+    spoil(cache, to->own, true);
+    lead(to->own, other, entry, number);
+    if (fresh)
+        put_name(to->own, fresh);
+    lead(from->own, one, from->own->none, 0);
+    if (dated)
+        fast_cache_forget_file(cache, &s); /* last: who remembers it looks afterwards whether it is still so */
+    cache->layer->known++;
+    struct fast_record record = {.deed = FAST_MOVED, .owner = from->own->owner, .number = number, .to = to->own->owner,
+                                 .when_ns = when, .size = (uint32_t)size_of(from), .new_size = (uint32_t)size_of(to)};
+    fast_lock_record(cache->layer->lock, &record, from->name + from->cut, to->name + to->cut);
+    return true;
+}
+
+/* ---- mode and times ---------------------------------------------------------------------------------------------- */
+
+bool fast_own_set_mode(struct fast_cache *cache, const struct fast_resolved *path, uint32_t mode)
+{
+    struct own_name *one = name_of(path);
+    struct fast_dir *entry = next_entry(path->own, one);
+    struct stat s;
+    if (!entry || !date(path->own, one->number, &s)) {
+        free(entry);
+        return false;
+    }
+    entry->showing.given.st_mode = S_IFREG | mode;
+    entry->showing.given.st_ctim = s.st_ctim;
+    spoil(cache, path->own, true);
+    lead(path->own, one, entry, one->number);
+    fast_cache_forget_file(cache, &s);
+    cache->layer->known++;
+    struct fast_record record = {.deed = FAST_MODE_SET, .mode = S_IFREG | mode, .owner = path->own->owner,
+                                 .number = one->number, .when_ns = core_nanoseconds(s.st_ctim)};
+    fast_lock_record(cache->layer->lock, &record, NULL, NULL);
+    return true;
+}
+
+bool fast_own_set_times(struct fast_cache *cache, const struct fast_resolved *path, const struct timespec when[2])
+{
+    const struct fast_dir *entry = path->dir;
+    return !entry->missing && entry->showing.manner == FAST_AS_UPPER && entry->showing.given.st_uid == cache->uid &&
+           utimensat(entry->root_fd, entry->text, when, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 /* ---- Python's side ----------------------------------------------------------------------------------------------- */
 
-/* All names of a new entry, from a list of (name, number). */
-static bool add_names(struct fast_own *own, PyObject *names)
+/* All names of a new directory, from a list of (name, number, inode, mode, uid, gid, ctime, set_up). Mode 0: it is not
+ * known how the file is shown. */
+static bool add_names(struct fast_own *own, PyObject *names, unsigned room, unsigned *known)
 {
     for (Py_ssize_t i = 0; i < PyList_Size(names); i++) {
         const char *text;
         Py_ssize_t size;
-        unsigned long long number;
-        if (!PyArg_ParseTuple(PyList_GetItem(names, i), "y#K", &text, &size, &number))
+        unsigned long long number, ino;
+        unsigned mode, uid, gid;
+        long long changed, set_up;
+        if (!PyArg_ParseTuple(PyList_GetItem(names, i), "y#KKIIILL", &text, &size, &number, &ino, &mode, &uid, &gid,
+                              &changed, &set_up))
             return false;
-        if (!add_name(own, text, size, number, NULL))
+        struct own_name *one = new_name(text, size);
+        if (!one)
             return PyErr_NoMemory(), false;
+        one->number = number;
+        if (mode && *known < room && (one->entry = new_entry(own, number))) {
+            struct stat given = {.st_dev = own->dev, .st_ino = ino, .st_mode = mode, .st_nlink = 1, .st_uid = uid,
+                                 .st_gid = gid, .st_ctim = {changed / 1000000000, changed % 1000000000}};
+            one->entry->showing = (struct fast_showing){.manner = FAST_AS_UPPER, .given = given, .set_up_ns = set_up};
+            ++*known;
+        }
+        put_name(own, one);
     }
     return true;
 }
@@ -328,8 +505,9 @@ PyObject *fast_py_cache_own(Listener *self, PyObject *args)
     memcpy(&own->shown, stat_bytes, sizeof own->shown);
     own->dev = (uint32_t)own->shown.st_dev;
     own->none = new_entry(own, 0);
-    if (!own->path || !own->none || !add_names(own, names)) {
-        free_own(cache->layer, own);
+    unsigned known_names = 0, room = cache->layer->known < MOST_KNOWN ? MOST_KNOWN - cache->layer->known : 0;
+    if (!own->path || !own->none || !add_names(own, names, room, &known_names)) {
+        free_own(own);
         return PyErr_Occurred() ? NULL : PyErr_NoMemory();
     }
     if (!cache->layer->lock)
@@ -343,11 +521,12 @@ PyObject *fast_py_cache_own(Listener *self, PyObject *args)
         if (own->next)
             own->next->link = &own->next;
         cache->layer->first = known = own;
+        cache->layer->known += known_names;
         own = NULL;
     }
     fast_cache_put_own(cache, start, key, key_size, known, owner);
     if (own)
-        free_own(cache->layer, own); /* this is another spelling of a directory that C knows */
+        free_own(own); /* this is another spelling of a directory that C knows */
     pthread_rwlock_unlock(&cache->lock);
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;

@@ -13,15 +13,25 @@ void fast_own_forget(struct fast_cache *cache, uint64_t owner); /* with the writ
 void fast_own_taught(struct fast_cache *cache, uint64_t owner);
 /* What the directory has by this name: a file that C made, or nothing (`missing`). NULL: only Python knows. */
 struct fast_dir *fast_own_name(struct fast_own *own, const char *name, size_t size);
-/* May C make a file of that name there, and does Python leave it room? Or may it remove one? Then the vfs's lock is
- * C's, until fast_own_leave. */
-bool fast_own_enter(struct fast_cache *cache, const struct fast_resolved *path, bool remove);
+/* May C do this to a file of that name, and does Python leave it room for the record? Then the vfs's lock is C's, until
+ * fast_own_leave. */
+enum fast_wish { FAST_MAKE, FAST_REMOVE, FAST_SET_MODE };
+bool fast_own_enter(struct fast_cache *cache, const struct fast_resolved *path, enum fast_wish wish);
+/* And may the file `from` get the name `to`? `replaces`: another file has that name. */
+bool fast_own_enter_both(struct fast_cache *cache, const struct fast_resolved *from, const struct fast_resolved *to,
+                         bool *replaces);
+void fast_own_leave(struct fast_cache *cache);
 /* Make the real file; its descriptor, or -1. */
 int fast_own_make(struct fast_cache *cache, const struct fast_resolved *path, int flags, uint32_t mode,
                   struct fast_showing *showing, struct stat *made, int64_t *born_ns);
-/* Remove the real file and the name. False: nothing happened. */
+/* Remove the real file and the name. False: nothing happened; so for the following. */
 bool fast_own_remove(struct fast_cache *cache, const struct fast_resolved *path);
-void fast_own_leave(struct fast_cache *cache);
+bool fast_own_set_mode(struct fast_cache *cache, const struct fast_resolved *path, uint32_t mode);
+bool fast_own_move(struct fast_cache *cache, const struct fast_resolved *from, const struct fast_resolved *to);
+/* Without the vfs's lock: the times are the real file's. */
+bool fast_own_set_times(struct fast_cache *cache, const struct fast_resolved *path, const struct timespec when[2]);
+/* Was what `path` found changed since? Then it must not be remembered of a file. */
+bool fast_own_is_past(const struct fast_resolved *path);
 const char *fast_own_path(const struct fast_own *own); /* as the guest sees it, with a slash */
 
 PyObject *fast_py_cache_own(Listener *self, PyObject *args);

@@ -202,7 +202,7 @@ static enum fast_outcome look_at(struct fast_resolved *path, uint64_t flags, int
         host_rules_leave(path->dir->root_fd, path->host, NULL))
         return look_beside(path, flags, fd, host);
     *fd = host_open_beneath(path->dir->root_fd, path->host, flags, 0);
-    if (*fd == -ENOENT)
+    if (*fd == -ENOENT && path->dir->showing.manner != FAST_AS_UPPER) /* else another file may have got its name */
         return FAST_MISSING;
     if (*fd < 0)
         return FAST_PYTHON;

@@ -2,9 +2,9 @@
  *
  * Goal: an exception of a signal handler may come between any two steps of Python's, as ^C does in an application's
  * main thread. It must leave neither the lock taken nor a file of the guest unknown. So `__enter__` and `__exit__` are
- * C's, as those of the RLock that stood here. They run Python for one purpose: to describe a file that C has made. What
- * is described is not visible to anyone. C enters it and removes its record, without a step of Python's in between.
- * After an exception the record is still there, and the next thread that takes the lock goes on with it.
+ * C's, as those of the RLock that stood here. They run Python for one purpose: to describe a file that C has made or
+ * removed. What is described is not visible to anyone. C enters it and removes its record, without a step of Python's
+ * in between. After an exception the record is still there, and the next thread that takes the lock goes on with it.
  *
  * Rejected: a Python class around an RLock, because the exception may come between taking it and the `with` body.
  * Blocking signals meanwhile: another thread may receive one, and the handler runs in the main thread all the same. */
@@ -29,11 +29,12 @@ void fast_lock_give(VfsLock *lock)
     sem_post(&lock->free);
 }
 
-bool fast_lock_records(VfsLock *lock, size_t size)
+bool fast_lock_records(VfsLock *lock, size_t count, size_t size)
 {
     if (!lock->records)
         lock->records = malloc(MOST_RECORDED);
-    return lock->records && lock->describe && lock->size + sizeof(struct fast_made) + size <= MOST_RECORDED;
+    return lock->records && lock->describe &&
+           lock->size + count * sizeof(struct fast_record) + size <= MOST_RECORDED;
 }
 
 bool fast_lock_has_room(const VfsLock *lock)
@@ -46,53 +47,133 @@ uint64_t fast_lock_number(VfsLock *lock)
     return lock->next++; /* none is used twice, whatever happens now */
 }
 
-void fast_lock_record(VfsLock *lock, const struct fast_made *made, const char *name)
+void fast_lock_record(VfsLock *lock, const struct fast_record *record, const char *name, const char *new_name)
 {
-    memcpy(lock->records + lock->size, made, sizeof *made);
-    memcpy(lock->records + lock->size + sizeof *made, name, made->size);
-    lock->size += sizeof *made + made->size;
-    lock->room += made->mode ? -1 : 1;
+    char *end = lock->records + lock->size;
+    memcpy(end, record, sizeof *record);
+    end += sizeof *record;
+    if (record->size)
+        memcpy(end, name, record->size);
+    end += record->size;
+    if (record->new_size)
+        memcpy(end, new_name, record->new_size);
+    lock->size = end + record->new_size - lock->records;
+    lock->room += record->deed == FAST_REMOVED ? 1 : record->deed == FAST_MADE ? -1 : 0;
 }
 
-/* ---- what C has made --------------------------------------------------------------------------------------------- */
+/* ---- what C has changed ------------------------------------------------------------------------------------------ */
 
-/* Nothing here runs Python, so it happens as a whole for whoever looks from Python. If it fails half-way, for want of
- * memory, doing it again does no harm. */
+/* Nothing here but `describe` runs Python, so each record is entered as a whole for whoever looks from Python. If it
+ * fails half-way, for want of memory, doing it again does no harm. */
+
+static bool set_times(PyObject *directory, PyObject *when)
+{
+    return PyObject_SetAttrString(directory, "mtime", when) == 0 &&
+           PyObject_SetAttrString(directory, "ctime", when) == 0;
+}
+
 static bool enter_node(VfsLock *self, PyObject *directory, PyObject *names, PyObject *name, PyObject *node,
-                       PyObject *number, PyObject *when, size_t size)
+                       PyObject *number, PyObject *when)
 {
     if (node == Py_None ? PyDict_DelItem(names, name) < 0
                         : PyDict_SetItem(names, name, node) < 0 || PyDict_SetItem(self->nodes, number, node) < 0)
         return false;
-    if (PyObject_SetAttrString(directory, "mtime", when) < 0 || PyObject_SetAttrString(directory, "ctime", when) < 0)
-        return false;
-    self->first += size;
-    self->entered++;
-    if (self->first == self->size)
-        self->first = self->size = 0;
-    return true;
+    return set_times(directory, when);
+}
+
+/* A file that was made or removed. `*entered`: a signal handler has taken the lock meanwhile, too, and done that. */
+static bool enter_described(VfsLock *self, const struct fast_record *record, PyObject *name, PyObject *number,
+                            PyObject *when, bool *entered)
+{
+    uint64_t before = self->entered;
+    PyObject *directory = NULL, *node = NULL, *names = NULL;
+    PyObject *described = PyObject_CallFunction(self->describe, "KOOIO", (unsigned long long)record->owner, number,
+                                                when, record->mode, name);
+    *entered = self->entered != before;
+    bool good = described != NULL;
+    if (good && !*entered)
+        good = PyArg_ParseTuple(described, "OO", &directory, &node) &&
+               (names = PyObject_GetAttrString(directory, "names")) &&
+               enter_node(self, directory, names, name, node, number, when);
+    Py_XDECREF(names);
+    Py_XDECREF(described);
+    return good;
+}
+
+static bool enter_mode(VfsLock *self, const struct fast_record *record, PyObject *number, PyObject *when)
+{
+    PyObject *node = PyDict_GetItemWithError(self->nodes, number); /* borrowed */
+    if (!node)
+        return !PyErr_Occurred();
+    PyObject *mode = PyLong_FromUnsignedLong(record->mode);
+    bool good = mode && PyObject_SetAttrString(node, "mode", mode) == 0 &&
+                PyObject_SetAttrString(node, "ctime", when) == 0;
+    Py_XDECREF(mode);
+    return good;
+}
+
+/* The directory that C knows by this number, and one of its dicts. */
+static bool find_owner(VfsLock *self, uint64_t owner, PyObject **directory, PyObject **names)
+{
+    PyObject *key = PyLong_FromUnsignedLongLong(owner);
+    PyObject *known = key ? PyDict_GetItemWithError(self->owners, key) : NULL; /* borrowed */
+    *directory = known ? PyTuple_GetItem(known, 0) : NULL;                     /* borrowed */
+    *names = *directory ? PyObject_GetAttrString(*directory, "names") : NULL;
+    if (!*names && !PyErr_Occurred())
+        PyErr_SetString(PyExc_KeyError, "not a directory where C changes something");
+    Py_XDECREF(key);
+    return *names != NULL;
+}
+
+/* The name is new, so it gets a new place in listings. */
+static bool forget_place(PyObject *directory, PyObject *name)
+{
+    PyObject *cookies = PyObject_GetAttrString(directory, "cookies");
+    int known = cookies ? PyDict_Contains(cookies, name) : -1;
+    bool good = known == 0 || (known > 0 && PyDict_DelItem(cookies, name) == 0);
+    Py_XDECREF(cookies);
+    return good;
+}
+
+static bool enter_moved(VfsLock *self, const struct fast_record *record, PyObject *name, PyObject *new_name,
+                        PyObject *when)
+{
+    PyObject *old = NULL, *new = NULL, *names = NULL, *new_names = NULL, *node = NULL;
+    bool good = find_owner(self, record->owner, &old, &names) && find_owner(self, record->to, &new, &new_names) &&
+                (node = PyDict_GetItemWithError(names, name)) && PyDict_SetItem(new_names, new_name, node) == 0 &&
+                PyObject_SetAttrString(node, "parent", new) == 0 &&
+                PyObject_SetAttrString(node, "name", new_name) == 0 &&
+                PyObject_SetAttrString(node, "ctime", when) == 0 && set_times(old, when) && set_times(new, when) &&
+                forget_place(old, name) && PyDict_DelItem(names, name) == 0; /* last: it finds the node */
+    if (!good && !PyErr_Occurred())
+        PyErr_SetString(PyExc_KeyError, "C has moved a file that is not there");
+    Py_XDECREF(names);
+    Py_XDECREF(new_names);
+    return good;
 }
 
 static bool enter_first(VfsLock *self)
 {
-    struct fast_made made;
-    memcpy(&made, self->records + self->first, sizeof made);
-    uint64_t entered = self->entered;
-    PyObject *name = PyBytes_FromStringAndSize(self->records + self->first + sizeof made, made.size);
-    PyObject *number = PyLong_FromUnsignedLongLong(made.number), *when = PyLong_FromLongLong(made.when_ns);
-    PyObject *directory = NULL, *node = NULL, *names = NULL, *described = NULL;
-    bool good = name && number && when &&
-                (described = PyObject_CallFunction(self->describe, "KOOIO", (unsigned long long)made.owner, number,
-                                                   when, made.mode, name));
-    /* Meanwhile a signal handler may have taken the lock, too, and entered this one. */
-    if (good && self->entered == entered)
-        good = PyArg_ParseTuple(described, "OO", &directory, &node) &&
-               (names = PyObject_GetAttrString(directory, "names")) &&
-               enter_node(self, directory, names, name, node, number, when, sizeof made + made.size);
-    Py_XDECREF(names);
-    Py_XDECREF(described);
+    struct fast_record record;
+    const char *text = self->records + self->first + sizeof record;
+    memcpy(&record, self->records + self->first, sizeof record);
+    PyObject *name = PyBytes_FromStringAndSize(text, record.size);
+    PyObject *new_name = PyBytes_FromStringAndSize(text + record.size, record.new_size);
+    PyObject *number = PyLong_FromUnsignedLongLong(record.number), *when = PyLong_FromLongLong(record.when_ns);
+    bool entered = false, good = name && new_name && number && when;
+    if (good)
+        good = record.deed == FAST_MODE_SET ? enter_mode(self, &record, number, when)
+               : record.deed == FAST_MOVED  ? enter_moved(self, &record, name, new_name, when)
+                                            : enter_described(self, &record, name, number, when, &entered);
+    if (good && !entered) {
+        self->first += sizeof record + record.size + record.new_size;
+        self->entered++;
+        if (self->first == self->size)
+            self->first = self->size = 0;
+    }
     Py_XDECREF(when);
     Py_XDECREF(number);
+    Py_XDECREF(new_name);
     Py_XDECREF(name);
     return good;
 }
@@ -185,13 +266,15 @@ static PyObject *VfsLock_after_fork(VfsLock *self, PyObject *Py_UNUSED(noargs))
 
 static PyObject *VfsLock_entering(VfsLock *self, PyObject *args)
 {
-    PyObject *describe, *nodes, *was = self->describe, *were = self->nodes;
-    if (!PyArg_ParseTuple(args, "OO!:entering", &describe, &PyDict_Type, &nodes))
+    PyObject *describe, *owners, *nodes;
+    PyObject *before[] = {self->describe, self->owners, self->nodes};
+    if (!PyArg_ParseTuple(args, "OO!O!:entering", &describe, &PyDict_Type, &owners, &PyDict_Type, &nodes))
         return NULL;
     self->describe = Py_NewRef(describe);
+    self->owners = Py_NewRef(owners);
     self->nodes = Py_NewRef(nodes);
-    Py_XDECREF(was);
-    Py_XDECREF(were);
+    for (size_t i = 0; i < sizeof before / sizeof *before; i++)
+        Py_XDECREF(before[i]);
     Py_RETURN_NONE;
 }
 
@@ -199,6 +282,7 @@ static PyObject *VfsLock_close(VfsLock *self, PyObject *Py_UNUSED(noargs))
 {
     self->first = self->size = 0;
     Py_CLEAR(self->describe);
+    Py_CLEAR(self->owners);
     Py_CLEAR(self->nodes);
     Py_RETURN_NONE;
 }
@@ -246,6 +330,7 @@ static void VfsLock_dealloc(VfsLock *self)
     sem_destroy(&self->free);
     free(self->records);
     Py_XDECREF(self->describe);
+    Py_XDECREF(self->owners);
     Py_XDECREF(self->nodes);
     core_free((PyObject *)self);
 }
@@ -258,9 +343,9 @@ static PyMethodDef methods[] = {
     {"release", (PyCFunction)VfsLock_exit, METH_NOARGS, "release(): as __exit__"},
     {"after_fork", (PyCFunction)VfsLock_after_fork, METH_NOARGS, "after_fork(): in the child, nobody has it"},
     {"entering", (PyCFunction)VfsLock_entering, METH_VARARGS,
-     "entering(describe, nodes): from now on C may make and remove files; describe(owner, number, when, mode, name) "
+     "entering(describe, owners, nodes): from now on C may change files; describe(owner, number, when, mode, name) "
      "gives (directory, node), or (directory, None) of one that was removed: mode 0. It may be asked again"},
-    {"close", (PyCFunction)VfsLock_close, METH_NOARGS, "close(): C makes no file any more"},
+    {"close", (PyCFunction)VfsLock_close, METH_NOARGS, "close(): C changes no file any more"},
     {"set_aside", (PyCFunction)VfsLock_set_aside, METH_VARARGS,
      "set_aside(next, end): numbers for files that C makes. With the lock"},
     {NULL, NULL, 0, NULL},

@@ -1,6 +1,6 @@
-/* native: the vfs's lock, and what it guards of C's: the files that C has made in a layer and Python does not know of
- * yet. Whoever has the lock may look at a box's trees and change them: a thread of Python, or one that answers a guest
- * in C. */
+/* native: the vfs's lock, and what it guards of C's: what C has changed in a layer and Python does not know of yet.
+ * Whoever has the lock may look at a box's trees and change them: a thread of Python, or one that answers a guest in
+ * C. */
 #ifndef HUSK_VFS_LOCK_H
 #define HUSK_VFS_LOCK_H
 
@@ -13,8 +13,9 @@ typedef struct {
     sem_t free;           /* 1: nobody has the lock */
     unsigned long owner;  /* the thread of Python that has it; 0: none, or C. Read and written with the GIL */
     unsigned depth;       /* how often that thread has taken it */
-    PyObject *describe;   /* owned: tells the node of a file that C has made or removed; NULL: C does neither */
-    PyObject *nodes;      /* owned dict: such nodes by number */
+    PyObject *describe;   /* owned: tells the node of a file that C has made or removed; NULL: C changes nothing */
+    PyObject *owners;     /* owned dict: the directories where C changes something, each first in a tuple, by owner */
+    PyObject *nodes;      /* owned dict: the nodes of files by number */
     /* The rest belongs to whoever has the lock. */
     int64_t room;         /* names that the guest may still make */
     uint64_t next, end;   /* numbers that were set aside for files that C makes */
@@ -23,11 +24,16 @@ typedef struct {
     char *records;        /* owned; NULL: nothing was ever made */
 } VfsLock;
 
-/* A file that C has made in the directory `owner`, or removed from it: then `mode` is 0. */
-struct fast_made {
+/* What C has done to a file of the directory `owner`. */
+enum fast_deed { FAST_MADE, FAST_REMOVED, FAST_MODE_SET, FAST_MOVED };
+struct fast_record {
+    enum fast_deed deed;
+    uint32_t mode;       /* FAST_MADE and FAST_MODE_SET; else 0 */
     uint64_t owner, number;
+    uint64_t to;         /* FAST_MOVED: the directory where it is now */
     int64_t when_ns;
-    uint32_t mode, size; /* of its name */
+    uint32_t size;       /* of its name; FAST_MODE_SET has none … */
+    uint32_t new_size;   /* … and of the one it got, which follows the first; FAST_MOVED */
 };
 
 extern PyTypeObject *fast_lock_type;
@@ -36,11 +42,11 @@ extern PyType_Spec fast_lock_spec;
 /* For C, without the GIL. It is never waited for: Python may keep it for long. */
 bool fast_lock_try(VfsLock *lock);
 void fast_lock_give(VfsLock *lock);
-/* Can a name of that size be recorded? */
-bool fast_lock_records(VfsLock *lock, size_t size);
+/* Can so many records, with so many bytes of names, be written? */
+bool fast_lock_records(VfsLock *lock, size_t count, size_t size);
 /* And may one be made? Then fast_lock_number gives the real file's number. */
 bool fast_lock_has_room(const VfsLock *lock);
 uint64_t fast_lock_number(VfsLock *lock);
-void fast_lock_record(VfsLock *lock, const struct fast_made *made, const char *name);
+void fast_lock_record(VfsLock *lock, const struct fast_record *record, const char *name, const char *new_name);
 
 #endif

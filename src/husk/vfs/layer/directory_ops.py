@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 PRIVILEGE = st.S_ISUID | st.S_ISGID
 RENAME_NOREPLACE, RENAME_EXCHANGE, RENAME_WHITEOUT = 1, 2, 4
+UNKNOWN = (0, 0, 0, 0, 0, 0, 0)
 
 
 class DirectoryOps:
@@ -147,7 +148,7 @@ class DirectoryOps:
         if directory.is_hidden_or_watched() or directory.xattrs or directory.mode & st.S_ISGID:
             return None
         creds, info = self._owner(ctx), self._tree.stat(ctx, directory)
-        names = [(name, _removable(node)) for name, node in directory.names.items()]
+        names = [(name, *_known(node)) for name, node in directory.names.items()]
         return self._state.files_fd, creds.uid, creds.gid, pack_stat(info), names
 
     def made_outside(
@@ -358,8 +359,12 @@ class DirectoryOps:
             self._state.count(-weight(attribute_bytes(node.xattrs)))
 
 
-def _removable(node: Node) -> int:
-    """The number of a file's real file, if to remove its name is to remove that, and nothing else."""
-    if isinstance(node, Inode) and node.nlink == 1 and not node.others and node.source is None and not node.xattrs:
-        return node.number if node.kind == st.S_IFREG else 0
-    return 0
+def _known(node: Node) -> tuple[int, int, int, int, int, int, int]:
+    """What C is told of a file (node.OwnName), if its name is all it has besides its content: to remove that is to
+    remove the real file."""
+    if not isinstance(node, Inode) or node.kind != st.S_IFREG or node.source is not None or node.xattrs:
+        return UNKNOWN
+    if node.nlink != 1 or node.others:
+        return UNKNOWN
+    mode = 0 if node.mode & PRIVILEGE else node.mode
+    return node.number, node.ino, mode, node.uid, node.gid, node.ctime, node.host_ctime
