@@ -13,6 +13,7 @@ from husk.kernel.made_files import MadeFiles
 from husk.vfs.host_view import MISSING, given_view
 from husk.vfs.layer.inodes import LayerDir
 from husk.vfs.node import ROOT_CONTEXT, Dir
+from husk.vfs.walk import NAME_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ class NameCache:
                 continue
             view = directory.tree.names_view(directory)
             rest = [word for word in words[end:] if word]
-            if not rest or any(word in (b".", b"..") for word in rest):
+            if not rest or len(rest[0]) > NAME_MAX or any(word in (b".", b"..") for word in rest):
                 return
             if view is None and not directory.tree.may_be_own(directory):
                 return
