@@ -49,6 +49,33 @@ struct husk_site {
 #define HUSK_BETWEEN_BYTES 8
 #define HUSK_MOST_SITES 128
 
+/*
+ * A program that was executed before, and that guests may execute without asking: in the box's root the loader has its
+ * name below HUSK_RUN. Program and interpreter are what they were while these four are the same; then `info` is what
+ * the loader would be told.
+ */
+#define HUSK_RUN "/husk-run"
+#define HUSK_PROGRAM_COUNT 128 /* a power of two */
+#define HUSK_PROGRAM_PROBES 4
+#define HUSK_PROGRAM_TEXT 912
+
+struct husk_exact {
+    uint64_t dev, ino, size;
+    int64_t changed_ns;
+};
+
+struct husk_program {
+    uint32_t turn;         /* as above */
+    uint32_t hash;         /* of the key */
+    uint16_t key_size;     /* the name without its NUL */
+    /* Where each string begins in `text`; 0: there is none. As guests see them, but for the link's text. */
+    uint16_t program_at, interpreter_at, link_at, link_text_at;
+    uint16_t info_at, info_size; /* struct husk_exec_info and its strings, at a multiple of 8 */
+    uint16_t reserved[13];
+    struct husk_exact program, interpreter;
+    char text[HUSK_PROGRAM_TEXT] __attribute__((aligned(8))); /* the key, with its NUL, then the others */
+};
+
 struct husk_directories {
     uint32_t open;          /* 0: guests ask husk */
     uint32_t links_changed; /* the box has changed a file through one of several names */
@@ -61,10 +88,12 @@ struct husk_directories {
     struct husk_site sites[HUSK_MOST_SITES];
     uint32_t reserved[244];
     struct husk_directory records[HUSK_DIRECTORY_COUNT];
+    struct husk_program programs[HUSK_PROGRAM_COUNT];
 };
 
-#define HUSK_DIRECTORIES_BYTES (0x1000 + HUSK_DIRECTORY_COUNT * 256)
+#define HUSK_DIRECTORIES_BYTES (0x1000 + HUSK_DIRECTORY_COUNT * 256 + HUSK_PROGRAM_COUNT * 1024)
 _Static_assert(sizeof(struct husk_directory) == 256, "layout");
+_Static_assert(sizeof(struct husk_program) == 1024, "layout");
 _Static_assert(sizeof(struct husk_directories) == HUSK_DIRECTORIES_BYTES, "layout");
 
 /* FNV-1a of a key's bytes; `hash` begins with HUSK_HASH_BEGIN. */
