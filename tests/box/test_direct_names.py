@@ -28,7 +28,7 @@ KNOWN = {
     name: int(value, 16) for name, value in re.findall(r"#define (HUSK_RES\w+|HUSK_NAMES\w*) (0x[0-9a-f]+)", HEADER)
 }
 CODE = KNOWN["HUSK_RESIDENT"]
-NAMES = CODE + KNOWN["HUSK_RESIDENT_CODE_BYTES"] + KNOWN["HUSK_RESIDENT_DATA_BYTES"]
+NAMES_DATA = CODE + KNOWN["HUSK_RESIDENT_CODE_BYTES"] + KNOWN["HUSK_RESIDENT_DATA_BYTES"]
 
 WAYS = {"on": {}, "off": {"HUSK_DIRECT": "0"}, "eager": {"HUSK_GATE": "eager"}, "neither": {"HUSK_GATE": "0"}}
 
@@ -75,8 +75,8 @@ def words(at, count):
     done = libc.write(ends[1], ctypes.c_void_p(at), 8 * count)
     data = os.read(ends[0], done) if done > 0 else bytes(8 * count)
     return [int.from_bytes(data[i : i + 8], "little") for i in range(0, len(data), 8)]
-stubs, used = words({NAMES + KNOWN["HUSK_NAMES_BYTES"]}, 2)
-opened = words({NAMES + KNOWN["HUSK_NAMES_BYTES"]} + 32, 4 * 255)
+stubs, used = words({NAMES_DATA}, 2)
+opened = words({NAMES_DATA} + 32, 4 * 255)
 print("shown" if shown == 0 else shown, stubs != 0 and used & 0xffffffff > 5, any(opened[::4]))
 """
 YES, NO = "shown True True", "-2 False False"
@@ -475,3 +475,37 @@ def test_boxes_of_a_pool(usr: Usr) -> None:
         ran = pool.run(PYTHON[1:], capture_output=True, text=True)
     assert found[0] == found[2] != found[1]
     assert ran.stdout.strip() == YES, ran.stderr
+
+
+# -- one file by two names ---------------------------------------------------------------------------------------------
+
+TWO_NAMES = """
+import os, sys
+def seen(name):
+    fd = os.open(name, os.O_RDONLY)
+    held, named = os.fstat(fd), os.stat(name)
+    os.close(fd)
+    return (held.st_dev, held.st_uid, held.st_gid) == (named.st_dev, named.st_uid, named.st_gid)
+for names in (sys.argv[1:2], sys.argv[2:3], sys.argv[1:]) * 12:
+    assert all([seen(name) for name in names]), names
+"""
+
+
+@pytest.mark.parametrize("alike", [True, False], ids=["all of root's", "one of a user's"])
+def test_a_file_that_a_mount_shows_too(usr: Usr, alike: bool, way: str) -> None:
+    """By a hard link. What the open file is shown as depends on where it was opened."""
+    with tempfile.TemporaryDirectory(prefix="husk-names-", dir="/usr/local/lib") as top, scratch() as place:
+        Path(top).chmod(0o755)
+        (Path(top) / "file").write_text("one")
+        if not alike:  # then guests do not know whose the files are
+            (Path(top) / "other").write_text("two")
+            os.chown(Path(top) / "other", OWNER, OWNER)
+        try:
+            os.link(Path(top) / "file", place / "file")
+        except OSError:
+            pytest.skip("temporary files lie on another file system")
+        made = time.time()
+        assert until(lambda: time.time() > made + OLD)
+        options = ["--mount", f"{place}:{place}:ro", "--", "/usr/bin/python3", "-c", TWO_NAMES]
+        found = husk(["run", *options, f"{top}/file", str(place / "file")])
+    assert found.status == 0, found.err

@@ -1,4 +1,4 @@
-"""The table of directories in which guests look names up themselves (native/fastpath/direct.c): what the C core writes
+"""The table of directories in which guests look names up themselves (native/direct/direct.c): what the C core writes
 there when it is taught, and what it takes back."""
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.native._core import Showing
 
-RECORDS, RECORD, TEXT, COUNT, PROBES = 0x1000, 256, 216, 1024, 8
-SIZE = RECORDS + COUNT * RECORD
+RECORDS, RECORD, TEXT, COUNT, PROBES = 0x2000, 256, 216, 1024, 8
+PROGRAMS, PROGRAM, PROGRAM_COUNT = RECORDS + COUNT * RECORD, 1024, 128
+SIZE = PROGRAMS + PROGRAM_COUNT * PROGRAM
 MISSING_NAME = 2
 SHOWN = b"/husk-host/usr/"
 HOST_DEV, DEV = 77, 41

@@ -16,6 +16,7 @@ ROOMS = {
     ".": ("core_",),
     "notify": ("notify_", "guest_"),
     "fastpath": ("fast_",),
+    "direct": ("fast_direct_", "fast_py_"),
     "gate": ("gate_",),
     "remote": ("remote_",),
     "host": ("host_",),
@@ -31,7 +32,7 @@ GIVEN = {"PyInit__core", "main", "_start", "memcpy", "memmove", "memset", "strle
 # other programs.
 CLASSES = {"Listener", "Call", "Recorder", "Manifest", "Tree", "VfsLock"}
 SHARED = {"husk_exec_info", "husk_resident", "husk_names", "husk_directories", "husk_directory", "husk_site"}
-SHARED |= {"husk_directory_kind"}
+SHARED |= {"husk_directory_kind", "husk_exact", "husk_program", "husk_roots"}
 # The manifest is the file's own bytes (docs/formats/manifest.md); its reader's struct is called just that.
 SHARED |= {"manifest"}
 

@@ -302,6 +302,11 @@ class Kernel:
             return False
         return self._program_names is not None and self.domains is None and self._program_names.give(name)
 
+    def name_unasked(self, name: bytes) -> bool:
+        """Will the host find the loader by the name that guests use when they do not ask husk? Of a name that husk gave
+        already."""
+        return self._program_names is not None and self.names.direct and self._program_names.give_unasked(name)
+
     @property
     def ipc_objects(self) -> IpcObjects:
         return self._shared.ipc_objects()

@@ -37,6 +37,7 @@ class NameCache:
 
     def __init__(self, listener: Listener, vfs: Vfs, creds: Credentials, host_uid: int, *, cached: bool) -> None:
         self._listener, self._vfs, self.cached = listener, vfs, cached
+        self.direct = False  # guests look up names of /usr themselves
         self.watched = False
         # (start, key) of directories that were taught, and the placeholder they had then, or 0
         self._settled: dict[tuple[int, bytes], int] = {}
@@ -66,6 +67,7 @@ class NameCache:
             lower = usr.lower if isinstance(usr, LayerDir) else None
             if lower is not None and lower.path == USR:
                 self._listener.cache_direct(table, lower.fd, USR)
+                self.direct = True
         finally:
             os.close(table)
 
@@ -306,9 +308,11 @@ class NameCache:
         if self.cached and os.major(found.rdev) == MEMORY_DEVICES:
             self._listener.cache_handle(host.dev, host.ino, given_view(found).showing)
 
-    def learn_program(self, call: Call, name: bytes, program: Program, info: bytes, *, named: bool) -> None:
+    def learn_program(
+        self, call: Call, name: bytes, program: Program, info: bytes, *, named: bool, unasked: bool
+    ) -> None:
         """`name` was resolved to an ELF file, the long way. Program and interpreter must be unchanged host files.
-        `named`: the host finds the loader by it."""
+        `named`: the host finds the loader by it. `unasked`: also by the name that guests use without asking."""
         if not self.cached:
             return
         with self._vfs.lock:
@@ -325,7 +329,7 @@ class NameCache:
                     place = node.tree.name_of(node) if node is not None else None
                     if place is not None:
                         self._program_homes.add(id(place[0]))
-                self._listener.program_learn(name, file, interpreter, *link, info, named)
+                self._listener.program_learn(name, file, interpreter, *link, info, named, unasked)
 
     def forget(self, directory: Dir, structural: bool) -> None:
         """Called by the vfs before a change becomes visible. C comes first: an application's signal handler may raise

@@ -8,6 +8,7 @@ from __future__ import annotations
 import _thread
 import errno
 import os
+import time
 
 from husk.kernel.exec import resident
 from husk.vfs.node import Dir
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 
 MOST_REMEMBERED = 1 << 16
+LOADER_LOOKS, LOADER_WAIT = 25, 0.0002
 ONE_THREAD = 3  # links of /proc/PID/task
 NS_GET_PID_FROM_PIDNS, NS_GET_PID_IN_PIDNS = 0x8004B706, 0x8004B708  # linux/nsfs.h, since Linux 6.12
 
@@ -76,6 +78,24 @@ class LiveRuns:
         from husk.kernel.fd_tables import links_held
 
         return links_held([tasks.reaper for tasks in self._runs])
+
+
+def _runs_unasked(host_pid: int) -> bool:
+    """Was its program executed without a question to husk (docs/design/026-direct-names.md)?"""
+    try:
+        return os.readlink(b"/proc/%d/exe" % host_pid).startswith(resident.UNASKED + b"/")
+    except OSError:
+        return False
+
+
+def _noted_soon(host_pid: int) -> tuple[bytes, tuple[int, int]] | None:
+    """What the loader of such a program notes in its first tenth of a millisecond."""
+    for _ in range(LOADER_LOOKS if _runs_unasked(host_pid) else 0):
+        time.sleep(LOADER_WAIT)
+        noted = resident.exe_of(host_pid)
+        if noted is not None:
+            return noted
+    return None
 
 
 def _none_starting(tgid: int) -> Names | None:
@@ -289,7 +309,7 @@ class Tasks:
     # -- programs ----------------------------------------------------------------------------------------------
     def exe_of(self, host_pid: int) -> bytes | None:
         """What the loader noted, brought up to date: the file may have been renamed or removed since then."""
-        noted = resident.exe_of(host_pid)
+        noted = resident.exe_of(host_pid) or _noted_soon(host_pid)
         if noted is None:
             starting = self._starting(self.tgid_of(host_pid))  # the loader has not noted it yet
             return starting[0] if starting is not None else None
@@ -301,6 +321,8 @@ class Tasks:
 
     def starting(self, host_pid: int) -> Names | None:
         """The names of the program that a process is about to run, while the host still shows the loader's."""
+        if _runs_unasked(host_pid):
+            return None  # the host shows the right ones
         starting = self._starting(self.tgid_of(host_pid))
         return starting if starting is not None and not resident.loader_done(host_pid) else None
 

@@ -256,6 +256,7 @@ class Listener:
         link_text: bytes,
         info: bytes,
         named: bool,
+        unasked: bool,
         /,
     ) -> None: ...
     def cache_watched(self) -> None: ...

@@ -13,6 +13,7 @@ The lower ones are of the run: other runs of the box go on.
 from __future__ import annotations
 
 import _thread
+import itertools
 import os
 import time
 
@@ -27,8 +28,7 @@ PATIENCE = 30.0  # seconds; a process that the host does not let die ends some t
 STOPPED = 1.0  # seconds that a reaper may be stopped: who stops and continues all of husk may continue husk first
 LOOK = 0.05
 
-_runs = [0]
-_lock = _thread.allocate_lock()
+_runs = itertools.count(1)  # no lock: an application may fork at any moment
 
 
 def box_mark(name: str) -> int:
@@ -39,9 +39,7 @@ def box_mark(name: str) -> int:
 
 def run_mark(name: str) -> int:
     """For the next run in the box with this state directory."""
-    with _lock:
-        _runs[0] += 1
-        return box_mark(name) | _runs[0] & (1 << RUN_BITS) - 1
+    return box_mark(name) | next(_runs) & (1 << RUN_BITS) - 1
 
 
 def end_run(mark: int) -> None:

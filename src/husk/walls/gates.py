@@ -48,7 +48,7 @@ def may_show_usr(mounts: Iterable[tuple[str, str]], store: str) -> bool:
         return False
     for source, target in mounts:
         real = os.path.realpath(source) if source else ""  # an image has none
-        if _lies_in(target, USR) or (real and (_lies_in(real, USR) or _lies_in(USR, real))):
+        if _lies_in(target, USR) or (real and (_overlap(real, USR) or _overlap(*map(_on_device, (real, USR))))):
             return False
     own = [store, os.path.expanduser("~"), *(os.environ.get(name, "") for name in PLACES)]
     if any(path and _lies_in(os.path.realpath(path), USR) for path in own):
@@ -57,6 +57,30 @@ def may_show_usr(mounts: Iterable[tuple[str, str]], store: str) -> bool:
         return st.S_ISDIR(os.lstat(USR).st_mode)
     except OSError:
         return False
+
+
+def _overlap(one: str, other: str) -> bool:
+    return _lies_in(one, other) or _lies_in(other, one)
+
+
+def _on_device(path: str) -> str:
+    """The device a real path lies on, and its path there: the host may show one directory by several names."""
+    found, point = "", ""
+    try:
+        with open("/proc/self/mountinfo", "rb") as table:
+            for line in table:
+                words = line.split(b" ")
+                device, root, mounted = (os.fsdecode(_plain(word)) for word in words[2:5])
+                if len(mounted) >= len(point) and _lies_in(path, mounted):
+                    found, point = f"{device}:{root.rstrip('/')}", mounted
+    except OSError:
+        pass
+    return found + "/" + path[len(point) :].lstrip("/")
+
+
+def _plain(word: bytes) -> bytes:
+    """Of an octal form such as \\040, the byte."""
+    return word if b"\\" not in word else word.decode("unicode_escape").encode("latin-1")
 
 
 def _lies_in(path: str, directory: str) -> bool:

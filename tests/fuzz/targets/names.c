@@ -213,9 +213,9 @@ void fast_programs_free(struct fast_programs *programs)
     free(programs);
 }
 
-void fast_programs_forget(struct fast_programs *programs)
+void fast_programs_forget(struct fast_cache *cache)
 {
-    (void)programs;
+    (void)cache;
 }
 
 static void teach(struct fast_cache *cache, uint32_t start, const char *key, const char *rel, enum fast_manner manner)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
@@ -50,3 +51,13 @@ def test_a_store_there() -> None:
 def test_switched_off(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "0")
     assert not may_show_usr([], "")
+
+
+def test_a_mount_of_what_the_host_shows_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory that is a part of /usr by another name, and one whose name has a space."""
+    lines = ["8:1 / /", "8:1 /usr/share/doc /srv/a\\040b", "8:2 /usr /mnt"]
+    table = "".join(f"2 1 {line} rw - ext4 device rw\n" for line in lines).encode()
+    monkeypatch.setattr("builtins.open", lambda *_: io.BytesIO(table))
+    assert not may_show_usr([("/srv/a b/c", "/data")], "")
+    assert may_show_usr([("/mnt/share", "/data")], "")
+    assert may_show_usr([("/srv/other", "/data")], "")

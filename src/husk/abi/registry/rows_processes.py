@@ -11,6 +11,7 @@ from errno import EINVAL, EPERM
 from husk.abi import numbers
 from husk.abi.registry.rules import (
     ALWAYS,
+    DIRECT_NAMES,
     IN_C,
     ONE_USER,
     PID_WALL,
@@ -103,7 +104,9 @@ ROWS = (
     native(57, "fork()", "makes a child under the same filter; fork must never see EINTR"),
     native(58, "vfork()", "makes a child under the same filter, in the parent's memory until it executes"),
     virtual("execve", 59, "execve(filename: path, argv: *argv, envp: *envp)",
-            "carries a name; husk finds program and interpreter itself and starts its loader instead"),
+            "carries a name; husk finds program and interpreter itself and starts its loader instead",
+            # In the box's own root, where nothing but the loader can be executed (docs/design/026-direct-names.md).
+            native_if(DIRECT_NAMES, made_at("the resident region's", numbers.RESIDENT_DIRECT))),
     virtual(
         "execve",
         322,

@@ -102,8 +102,8 @@ SUBSYSTEMS = (
         "processes",
         "kernel/fork.c, kernel/exit.c, fs/exec.c, kernel/pid.c",
         "makes threads and processes of the box, in no new namespace; executes husk's loader",
-        "clone fork vfork execveat exit exit_group wait4 waitid getpid gettid getppid getpgrp setpgid setsid getpgid "
-        "getsid pidfd_open unshare personality",
+        "clone fork vfork execve execveat exit exit_group wait4 waitid getpid gettid getppid getpgrp setpgid setsid "
+        "getpgid getsid pidfd_open unshare personality",
     ),
     Subsystem(
         "signals",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+from husk.kernel.exec.resident import UNASKED
 from husk.native._core import make_as
 
 LOADER = b"husk-loader"  # as native/init/builder.c calls it
@@ -23,6 +24,10 @@ class ProgramNames:
     def __init__(self, root: int, uid: int, gid: int, covered: bytes) -> None:
         self._root, self._uid, self._gid, self._covered = root, uid, gid, covered
         self._given: set[bytes] = set()  # names that were given: none is ever taken back
+
+    def give_unasked(self, name: bytes) -> bool:
+        """The same for the name by which a guest executes it without asking husk (docs/design/026-direct-names.md)."""
+        return self.give(UNASKED + name)
 
     def give(self, name: bytes) -> bool:
         """Is `name` the loader, in the root of the guests? Makes it so if it can be."""

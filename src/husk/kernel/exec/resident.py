@@ -10,6 +10,7 @@ import os
 DATA = 0x567F00001000
 IDENTITY_AT, THUNKED_AT, EXE_LEN_AT, EXE_AT = 0x008, 0x018, 0x028, 0x500
 MAGIC = 0x7365726B
+UNASKED = b"/husk-run"  # below it programs have the names by which guests execute them; native/loader/directories.h
 
 
 def _read(host_pid: int, offset: int, size: int) -> bytes | None:

@@ -64,7 +64,9 @@ def _exec(call: Call, dirfd: int, name_argument: int, argv: int, envp: int, flag
             if not program.prefix and program.elf_header is None and name[:1] == b"/":
                 call.looked_up = call.vfs.root, name
                 info = describe(program, call.kernel.eintr_bitmap)
-                call.kernel.names.learn_program(call, name, program, info, named=named and given == name)
+                found = named and given == name
+                unasked = found and call.kernel.name_unasked(name)
+                call.kernel.names.learn_program(call, name, program, info, named=found, unasked=unasked)
         info = describe(program, call.kernel.eintr_bitmap)
         call.kernel.events.executed(call, name, program, argv)
         # The byte behind the name is a NUL in the guest's own memory: the empty path that execveat needs.

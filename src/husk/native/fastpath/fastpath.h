@@ -18,6 +18,9 @@ void fast_held_release(struct fast_cache *cache);
 
 /* direct.c: do guests look up names themselves? */
 bool fast_direct_is_open(const struct fast_cache *cache);
+/* direct_programs.c: this thread's program makes calls that its libraries could answer: the next time they shall. Takes
+ * the cache's lock. */
+void fast_direct_leads(struct fast_cache *cache, pid_t tid);
 /* Guests lead this call site to direct names. For the receiving thread. */
 void fast_direct_site(struct fast_cache *cache, const struct husk_site *site);
 /* No guest looks up names itself any more. The cache may be NULL. */

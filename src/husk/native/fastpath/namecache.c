@@ -1,5 +1,5 @@
 /* native: the name cache's table, and what Python teaches it (namecache.h). fastpath.c answers from it. */
-#include "fastpath/direct.h"
+#include "direct/direct.h"
 #include "fastpath/own_dirs.h"
 
 #include "store/store.h"
@@ -371,7 +371,7 @@ PyObject *fast_py_cache_forget(Listener *self, PyObject *args)
     else if (taught)
         fast_own_forget(cache, owner), forget_owner(cache, owner);
     if (programs)
-        fast_programs_forget(cache->programs);
+        fast_programs_forget(cache);
     pthread_rwlock_unlock(&cache->lock);
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;

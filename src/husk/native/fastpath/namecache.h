@@ -201,8 +201,28 @@ bool fast_answer_getdents(struct fast_cache *cache, int listener, const struct s
                           uint64_t to, int room);
 
 /* programs.c */
+/* One host file, as it was when Python resolved it. */
+struct fast_exact_file {
+    int root_fd; /* borrowed from the tree, which outlives the cache */
+    uint64_t dev, ino, size;
+    int64_t changed_ns;
+    char *rel; /* points into the strings behind the program's struct */
+};
+
+struct fast_known_program {
+    struct fast_known_program *next; /* owned by the table */
+    struct fast_exact_file program, interpreter; /* interpreter.rel NULL: none */
+    uint16_t key_size;
+    bool named; /* in the root of the guests its name is the loader */
+    uint32_t info_size;
+    /* All strings lie behind the struct, in the same allocation. */
+    char *link, *link_text; /* a symbolic link at the end of the name (same directory), and its text; NULL: none */
+    char *info;             /* struct husk_exec_info and its strings */
+    char *key;              /* absolute guest path */
+};
+
 struct fast_programs *fast_programs_new(void); /* the caller owns it; NULL: no memory */
-void fast_programs_forget(struct fast_programs *programs);
+void fast_programs_forget(struct fast_cache *cache); /* with the write lock */
 void fast_programs_free(struct fast_programs *programs);
 bool fast_answer_execve(Listener *listener, const struct seccomp_notif *notif); /* takes the cache's lock itself */
 

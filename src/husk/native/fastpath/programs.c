@@ -4,7 +4,7 @@
  * description that the loader will ask for. From then on an execve of the same name only checks that the host still has
  * the same two files (device, inode, size, change time) and that the name's directory is still in the name cache. The
  * same rule holds as there: Python makes C forget a program before a change becomes visible. */
-#include "fastpath/namecache.h"
+#include "direct/direct.h"
 
 #include "host/host.h"
 #include "call_table.h"
@@ -19,31 +19,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* One host file, as it was when Python resolved it. */
-struct exact_file {
-    int root_fd; /* borrowed from the tree, which outlives the cache */
-    uint64_t dev, ino, size;
-    int64_t changed_ns;
-    char *rel; /* points into the strings behind the program's struct */
-};
-
-struct known_program {
-    struct known_program *next; /* owned by the table */
-    struct exact_file program, interpreter; /* interpreter.rel NULL: none */
-    uint16_t key_size;
-    bool named; /* in the root of the guests its name is the loader */
-    uint32_t info_size;
-    /* All strings lie behind the struct, in the same allocation. */
-    char *link, *link_text; /* a symbolic link at the end of the name (same directory), and its text; NULL: none */
-    char *info;             /* struct husk_exec_info and its strings */
-    char *key;              /* absolute guest path */
-};
-
 #define PROGRAM_BUCKETS 512
 #define MOST_PROGRAMS 1024
 
 struct fast_programs {
-    struct known_program *buckets[PROGRAM_BUCKETS];
+    struct fast_known_program *buckets[PROGRAM_BUCKETS];
     unsigned known;
 };
 
@@ -52,11 +32,11 @@ struct fast_programs *fast_programs_new(void)
     return calloc(1, sizeof(struct fast_programs));
 }
 
-void fast_programs_forget(struct fast_programs *programs)
+static void forget(struct fast_programs *programs)
 {
     for (size_t i = 0; programs->known && i < PROGRAM_BUCKETS; i++) {
         while (programs->buckets[i]) {
-            struct known_program *program = programs->buckets[i];
+            struct fast_known_program *program = programs->buckets[i];
             programs->buckets[i] = program->next;
             free(program);
             programs->known--;
@@ -64,11 +44,17 @@ void fast_programs_forget(struct fast_programs *programs)
     }
 }
 
+void fast_programs_forget(struct fast_cache *cache)
+{
+    fast_direct_forget_programs(cache);
+    forget(cache->programs);
+}
+
 void fast_programs_free(struct fast_programs *programs)
 {
     if (!programs)
         return;
-    fast_programs_forget(programs);
+    forget(programs);
     free(programs);
 }
 
@@ -80,16 +66,16 @@ static unsigned bucket_of(const char *key, size_t size)
     return hash % PROGRAM_BUCKETS;
 }
 
-static struct known_program *find(struct fast_programs *programs, const char *key, size_t size)
+static struct fast_known_program *find(struct fast_programs *programs, const char *key, size_t size)
 {
-    struct known_program *program = programs->buckets[bucket_of(key, size)];
+    struct fast_known_program *program = programs->buckets[bucket_of(key, size)];
     while (program && (program->key_size != size || memcmp(program->key, key, size) != 0))
         program = program->next;
     return program;
 }
 
 /* Open the file if it is unchanged; the caller closes it. -1: it has changed. */
-static int open_exact(const struct exact_file *file)
+static int open_exact(const struct fast_exact_file *file)
 {
     struct stat s;
     int fd = host_open_beneath(file->root_fd, file->rel, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0);
@@ -102,7 +88,7 @@ static int open_exact(const struct exact_file *file)
     return -1;
 }
 
-static bool link_unchanged(const struct known_program *program)
+static bool link_unchanged(const struct fast_known_program *program)
 {
     char text[256];
     if (!program->link)
@@ -124,7 +110,7 @@ static struct remote_exec *prepare(Listener *listener, const struct seccomp_noti
 {
     char name[256];
     *size = guest_string(notif->pid, notif->data.args[ARG_execve_filename], name, sizeof name);
-    struct known_program *program = *size > 0 ? find(listener->cache->programs, name, *size) : NULL;
+    struct fast_known_program *program = *size > 0 ? find(listener->cache->programs, name, *size) : NULL;
     const char *slash = program ? memrchr(name, '/', *size) : NULL;
     if (!slash || !fast_cache_find(listener->cache, 0, name, slash - name + 1) || !link_unchanged(program))
         return NULL;
@@ -175,25 +161,25 @@ static char *append(char **end, const char *text, size_t size)
 
 PyObject *fast_py_program_learn(Listener *self, PyObject *args)
 {
-    struct exact_file program, interpreter;
+    struct fast_exact_file program, interpreter;
     const char *key, *rel, *interpreter_rel, *link, *link_text, *info;
     Py_ssize_t key_size, rel_size, interpreter_size, link_size, text_size, info_size;
-    int named;
-    if (!PyArg_ParseTuple(args, "y#(iy#KKKL)(iy#KKKL)y#y#y#p:program_learn", &key, &key_size, &program.root_fd, &rel,
+    int named, unasked;
+    if (!PyArg_ParseTuple(args, "y#(iy#KKKL)(iy#KKKL)y#y#y#pp:program_learn", &key, &key_size, &program.root_fd, &rel,
                           &rel_size, &program.dev, &program.ino, &program.size, &program.changed_ns,
                           &interpreter.root_fd, &interpreter_rel, &interpreter_size, &interpreter.dev,
                           &interpreter.ino, &interpreter.size, &interpreter.changed_ns, &link, &link_size, &link_text,
-                              &text_size, &info, &info_size, &named))
+                              &text_size, &info, &info_size, &named, &unasked))
         return NULL;
     struct fast_cache *cache = self->cache;
     if (!cache || key_size >= 256 || info_size > HUSK_EXEC_INFO_MAX)
         Py_RETURN_NONE;
-    struct known_program *entry =
+    struct fast_known_program *entry =
         malloc(sizeof *entry + key_size + rel_size + interpreter_size + link_size + text_size + info_size + 6);
     if (!entry)
         return PyErr_NoMemory();
     char *end = (char *)(entry + 1);
-    *entry = (struct known_program){.program = program, .interpreter = interpreter, .key_size = (uint16_t)key_size,
+    *entry = (struct fast_known_program){.program = program, .interpreter = interpreter, .key_size = (uint16_t)key_size,
                                     .named = named, .info_size = (uint32_t)info_size};
     entry->key = append(&end, key, key_size);
     entry->program.rel = append(&end, rel, rel_size);
@@ -206,14 +192,16 @@ PyObject *fast_py_program_learn(Listener *self, PyObject *args)
     Py_BEGIN_ALLOW_THREADS
     pthread_rwlock_wrlock(&cache->lock);
     if (cache->programs->known >= MOST_PROGRAMS)
-        fast_programs_forget(cache->programs);
+        fast_programs_forget(cache);
     if (find(cache->programs, key, key_size)) {
         free(entry);
     } else {
-        struct known_program **bucket = &cache->programs->buckets[bucket_of(key, key_size)];
+        struct fast_known_program **bucket = &cache->programs->buckets[bucket_of(key, key_size)];
         entry->next = *bucket;
         *bucket = entry;
         cache->programs->known++;
+        if (unasked)
+            fast_direct_learn_program(cache, entry);
     }
     pthread_rwlock_unlock(&cache->lock);
     Py_END_ALLOW_THREADS

@@ -4,7 +4,7 @@
  * notification, gate/ for a slot in shared memory). Each reply must be the one Python would give. Everything else (a
  * directory that was not taught, a hard link, another device, any unexpected answer of the host) is left to Python by
  * returning false. */
-#include "fastpath/direct.h"
+#include "direct/direct.h"
 
 #include "call_table.h"
 #include "notify/notify.h"

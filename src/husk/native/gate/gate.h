@@ -51,7 +51,11 @@ struct gate_keeper {
     pthread_t poller;
     Listener *listener;   /* borrowed; outlives the poller */
     /* Calls of threads, and where they call rt_sigaction. The leader's. */
-    struct gate_counter { pid_t tid, tgid; unsigned count, failures, sigactions; uint64_t sigaction; } counters[64];
+    struct gate_counter {
+        pid_t tid, tgid;
+        unsigned count, failures, sigactions, opens;
+        uint64_t sigaction;
+    } counters[64];
     struct gate_site { uint64_t dev, ino, offset; int nr; } known[64]; /* sites by file, in the order they were found */
     unsigned known_sites;
     struct { uint64_t dev, ino; } libraries[16]; /* whose sites are known */
@@ -98,6 +102,7 @@ void gate_remember_caller(struct gate_keeper *keeper, const struct seccomp_notif
 bool gate_leads_sigaction(pid_t tid); /* does the process's call of rt_sigaction lead away already? Or it cannot */
 void gate_remember_site(struct gate_keeper *keeper, uint64_t dev, uint64_t ino, uint64_t offset, int nr);
 void gate_drop(struct gate_process *gate);
+bool gate_is_there(const struct gate_process *gate); /* has its process still the pages? */
 
 /* sites.c: all call sites of C libraries that may be led away. */
 void gate_learn_interpreter(struct gate_keeper *keeper, int fd); /* a dynamic loader, and the C library beside it */

@@ -334,6 +334,13 @@ void gate_drop(struct gate_process *gate)
     *gate = (struct gate_process){0};
 }
 
+bool gate_is_there(const struct gate_process *gate)
+{
+    uint8_t code[GATE_STUBS];
+    size_t size = (size_t)(gate_code_end - gate_code);
+    return guest_read(gate->tgid, gate->base, code, size) == (ssize_t)size && memcmp(code, gate_code, size) == 0;
+}
+
 /* One remote call that must succeed. */
 static int make(struct remote_thread *thread, long nr, const uint64_t args[6], long *result)
 {

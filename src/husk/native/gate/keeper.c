@@ -41,8 +41,12 @@ const struct gate_call *gate_call(int nr)
 
 bool gate_may_lead(int nr)
 {
-    bool direct = nr == SYS_open || nr == SYS_openat || nr == SYS_fstat || nr == SYS_mmap; /* loader/names.c */
-    return gate_call(nr) || direct || nr == SYS_rt_sigaction;
+    /* As loader/names.c answers them. */
+    static const int direct[] = {SYS_open, SYS_openat, SYS_fstat, SYS_mmap, SYS_execve, SYS_clone3};
+    for (size_t i = 0; i < sizeof direct / sizeof *direct; i++)
+        if (direct[i] == nr)
+            return true;
+    return gate_call(nr) || nr == SYS_rt_sigaction;
 }
 
 struct gate_keeper *gate_keeper_new(Listener *listener, bool eager)
@@ -219,11 +223,37 @@ static bool has_asked(struct gate_keeper *keeper, int nr)
     return false;
 }
 
+static struct gate_counter *counter_of(struct gate_keeper *keeper, pid_t tid)
+{
+    struct gate_counter *counter = &keeper->counters[tid % 64];
+    if (counter->tid != tid)
+        *counter = (struct gate_counter){.tid = tid, .tgid = guest_thread_group(tid)};
+    return counter;
+}
+
+/* Would the program rather have its library's call sites led away, the next time it is executed? It starts others, or
+ * looks up many names. */
+static bool is_worth_leading(struct gate_keeper *keeper, const struct seccomp_notif *notif)
+{
+    switch (notif->data.nr) {
+    case SYS_execve:
+    case SYS_clone3:
+        return true;
+    case SYS_open:
+    case SYS_openat:
+        return ++counter_of(keeper, notif->pid)->opens == DIRECT_AFTER;
+    default:
+        return false;
+    }
+}
+
 bool gate_notified(struct gate_keeper *keeper, const struct seccomp_notif *notif)
 {
     int nr = notif->data.nr;
     bool direct = keeper && fast_direct_is_open(keeper->listener->cache);
     bool asks = gate_call(nr);
+    if (direct && !atomic_load(&keeper->closed) && is_worth_leading(keeper, notif))
+        fast_direct_leads(keeper->listener->cache, notif->pid);
     if (!keeper || atomic_load(&keeper->closed) || (asks && keeper->lone && !direct) ||
         (!asks && nr != SYS_rt_sigaction && nr != SYS_clone3))
         return false;
@@ -231,9 +261,7 @@ bool gate_notified(struct gate_keeper *keeper, const struct seccomp_notif *notif
     uint64_t site = notif->data.instruction_pointer - 2;
     if (gate && has_site(gate, site))
         return has_asked(keeper, nr);
-    struct gate_counter *counter = &keeper->counters[notif->pid % 64];
-    if (counter->tid != (pid_t)notif->pid)
-        *counter = (struct gate_counter){.tid = notif->pid, .tgid = guest_thread_group(notif->pid)};
+    struct gate_counter *counter = counter_of(keeper, notif->pid);
     /* A thread that was started later uses its process's gate. A number that is another thread's by now wakes the
      * poller in vain at worst. */
     struct gate_process *group = !gate && counter->tgid > 0 ? find(keeper, counter->tgid) : NULL;
@@ -253,6 +281,8 @@ bool gate_notified(struct gate_keeper *keeper, const struct seccomp_notif *notif
     struct gate_view view = {.sigaction = counter->sigaction};
     if (!gate_look(keeper, notif, &view))
         return false;
+    if (direct && !view.led)
+        fast_direct_leads(keeper->listener->cache, notif->pid);
     /* Direct names are served already. What is left is the poller's, which has to be worth it. */
     if ((view.inherited || view.led) && direct && !keeper->eager) {
         if (counter->failures > LED_TRIES)
@@ -260,7 +290,8 @@ bool gate_notified(struct gate_keeper *keeper, const struct seccomp_notif *notif
         if (!asks || keeper->lone || counter->failures < LED_TRIES || is_busy(keeper))
             return false;
     }
-    if (gate && is_gone(gate)) { /* its process id is another process's by now, which has not its pages */
+    /* Its process id is another process's by now, or it has executed another program without asking. */
+    if (gate && (is_gone(gate) || !gate_is_there(gate))) {
         gate_lock(keeper);
         gate_drop(gate);
         pthread_mutex_unlock(&keeper->lock);

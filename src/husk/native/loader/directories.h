@@ -71,9 +71,17 @@ struct husk_program {
     /* Where each string begins in `text`; 0: there is none. As guests see them, but for the link's text. */
     uint16_t program_at, interpreter_at, link_at, link_text_at;
     uint16_t info_at, info_size; /* struct husk_exec_info and its strings, at a multiple of 8 */
-    uint16_t reserved[13];
+    uint16_t leads;        /* it makes calls for which it is worth leading the sites of its libraries away */
+    uint16_t reserved[12];
     struct husk_exact program, interpreter;
     char text[HUSK_PROGRAM_TEXT] __attribute__((aligned(8))); /* the key, with its NUL, then the others */
+};
+
+/* A file of root, however guests see its owner: of this number, and not changed since. */
+#define HUSK_ROOTS_COUNT 256
+struct husk_roots {
+    uint64_t ino; /* 0: free, or being changed */
+    int64_t changed_ns;
 };
 
 struct husk_directories {
@@ -87,11 +95,12 @@ struct husk_directories {
     uint32_t site_count;    /* grows when a site is there */
     struct husk_site sites[HUSK_MOST_SITES];
     uint32_t reserved[244];
+    struct husk_roots roots[HUSK_ROOTS_COUNT];
     struct husk_directory records[HUSK_DIRECTORY_COUNT];
     struct husk_program programs[HUSK_PROGRAM_COUNT];
 };
 
-#define HUSK_DIRECTORIES_BYTES (0x1000 + HUSK_DIRECTORY_COUNT * 256 + HUSK_PROGRAM_COUNT * 1024)
+#define HUSK_DIRECTORIES_BYTES (0x2000 + HUSK_DIRECTORY_COUNT * 256 + HUSK_PROGRAM_COUNT * 1024)
 _Static_assert(sizeof(struct husk_directory) == 256, "layout");
 _Static_assert(sizeof(struct husk_program) == 1024, "layout");
 _Static_assert(sizeof(struct husk_directories) == HUSK_DIRECTORIES_BYTES, "layout");

@@ -58,6 +58,8 @@ uint64_t loader_random_pages(uint64_t pages);
 
 /* stack.c */
 void loader_stack_read(struct loader_stack *stack, uint64_t *sp);
+/* The name that execve was given. */
+const char *loader_stack_execfn(const struct loader_stack *stack);
 /* What the host started us by: the descriptor, or the key of the name (below 0). */
 int loader_stack_started_by(const struct loader_stack *stack);
 void loader_stack_rebuild(struct loader_stack *stack, const char *prefix, uint64_t prefix_count, uint64_t prefix_bytes);
@@ -73,6 +75,11 @@ extern const char loader_names_begin[] __asm__("__start_husk_names") __attribute
 extern const char loader_names_end[] __asm__("__stop_husk_names") __attribute__((visibility("hidden")));
 extern const char loader_names_entry[];
 /* Called by the loader where it lies, and by its copy in the guest. */
+struct husk_program;
+struct husk_exact;
+const struct husk_program *loader_names_program(const char *name, size_t size, uint64_t hash, uint32_t *turn);
+int loader_names_is_still(const struct husk_program *program, uint32_t turn);
+int loader_names_open(const char *path, const struct husk_exact *exact);
 void loader_names_make_stubs(uint64_t entry);
 void loader_names_lead(uint64_t start, uint64_t size, int fd, uint64_t offset);
 

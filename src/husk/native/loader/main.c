@@ -41,7 +41,7 @@ static long question(long op, void *buf, size_t size, int started_by)
     return result;
 }
 
-static const struct husk_exec_info *ask(int started_by)
+static void ask(int started_by)
 {
     struct husk_exec_info *info = &answer.info;
     uint64_t room = sizeof answer - sizeof *info;
@@ -57,20 +57,33 @@ static const struct husk_exec_info *ask(int started_by)
         die();
     if (info->program_fd < 0)
         info->program_fd = (int)result;
-    return info;
 }
 
-static struct husk_resident *make_resident(const struct husk_exec_info *info)
+/* The resident region, and beside it what direct names need, if the program left room for that. */
+static struct husk_resident *map_resident(int *names_too)
 {
-    struct husk_resident *r = (struct husk_resident *)HUSK_RESIDENT_DATA;
-    const char *execfn = info->strings + info->prefix_bytes;
+    int names = *names_too;
+    uint64_t start = names ? HUSK_NAMES : HUSK_RESIDENT, data = HUSK_RESIDENT_DATA;
+    uint64_t end = names ? HUSK_NAMES_DATA + HUSK_NAMES_DATA_BYTES : HUSK_RESIDENT + HUSK_RESIDENT_BYTES;
 
-    if (sys_mmap(HUSK_RESIDENT, HUSK_RESIDENT_BYTES, PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != HUSK_RESIDENT)
-        die();
+    if (sys_mmap(start, end - start, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0)
+        != start) {
+        if (!names)
+            die();
+        *names_too = 0;
+        return map_resident(names_too);
+    }
     memcpy((void *)HUSK_RESIDENT, loader_resident_code, (size_t)(loader_resident_code_end - loader_resident_code));
-    if (failed(sys_mprotect(HUSK_RESIDENT, HUSK_RESIDENT_CODE_BYTES, PROT_READ | PROT_EXEC)))
+    if (names)
+        memcpy((void *)HUSK_NAMES, loader_names_begin, (size_t)(loader_names_end - loader_names_begin));
+    if (failed(sys_mprotect(start, data - start, PROT_READ | PROT_EXEC)))
         die();
+    return (struct husk_resident *)data;
+}
+
+static void fill_resident(struct husk_resident *r, const struct husk_exec_info *info)
+{
+    const char *execfn = info->strings + info->prefix_bytes;
 
     r->version = HUSK_RESIDENT_VERSION;
     memcpy(r->identity, info->identity, sizeof r->identity);
@@ -79,33 +92,76 @@ static struct husk_resident *make_resident(const struct husk_exec_info *info)
     r->execfn_offset = info->exe_bytes;
     memcpy(r->exe, execfn + info->execfn_bytes, info->exe_bytes);
     memcpy(r->exe + r->execfn_offset, execfn, info->execfn_bytes);
-    return r;
 }
 
 /*
- * Code and table for direct names. Where something here fails the program has none, and asks the supervisor.
- * The table's name is one of the box's root: no other call of the loader carries a name.
+ * The table of direct names. Where something here fails the program has none, and asks the supervisor.
+ * The table's name is one of the box's root, as are those in it: no other call of the loader carries a name.
  */
-static void make_names(struct husk_resident *resident)
+static int map_table(struct husk_resident *resident)
 {
     long (*direct)(long, long, long, long, long) = (void *)(HUSK_RESIDENT + HUSK_RESIDENT_DIRECT);
-    uint64_t size = (uint64_t)(loader_names_end - loader_names_begin);
     long fd = direct(SYS_openat, AT_FDCWD, (long)HUSK_DIRECTORIES_FILE, O_RDONLY | O_CLOEXEC, 0);
 
     if (failed(fd))
-        return;
-    if (size > HUSK_NAMES_BYTES ||
-        sys_mmap(HUSK_NAMES, HUSK_NAMES_BYTES + HUSK_NAMES_DATA_BYTES, PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != HUSK_NAMES) {
-        syscall3(SYS_close, fd, 0, 0);
-        return;
-    }
-    memcpy((void *)HUSK_NAMES, loader_names_begin, size);
-    if (!failed(sys_mprotect(HUSK_NAMES, HUSK_NAMES_BYTES, PROT_READ | PROT_EXEC)) &&
-        sys_mmap(HUSK_DIRECTORIES, HUSK_DIRECTORIES_BYTES, PROT_READ, MAP_SHARED | MAP_FIXED_NOREPLACE, (int)fd, 0)
-            == HUSK_DIRECTORIES)
+        return 0;
+    if (sys_mmap(HUSK_DIRECTORIES, HUSK_DIRECTORIES_BYTES, PROT_READ, MAP_SHARED | MAP_FIXED_NOREPLACE, (int)fd, 0)
+        == HUSK_DIRECTORIES)
         resident->names_entry = HUSK_NAMES + (uint64_t)(loader_names_entry - loader_names_begin);
     syscall3(SYS_close, fd, 0, 0);
+    return resident->names_entry != 0;
+}
+
+/*
+ * A program that its process has executed without asking the supervisor (names.c): the record of it, copied. NULL: it
+ * is there no longer.
+ */
+static const struct husk_program *find_known(const char *name)
+{
+    static struct husk_program known;
+    uint64_t hash = HUSK_HASH_BEGIN;
+    uint32_t turn;
+    size_t size = 0;
+
+    for (; name[size]; size++)
+        hash = husk_hash_step(hash, name[size]);
+    const struct husk_program *found = loader_names_program(name, size, hash, &turn);
+    if (!found)
+        return NULL;
+    memcpy(&known, found, sizeof known);
+    if (!loader_names_is_still(found, turn) || known.info_at % 8 || known.info_at >= HUSK_PROGRAM_TEXT ||
+        known.info_size > HUSK_PROGRAM_TEXT - known.info_at)
+        return NULL;
+    memcpy(&answer, known.text + known.info_at, known.info_size);
+    answer.info.interpreter_fd = known.interpreter_at ? HUSK_ASK_LATER : HUSK_NONE;
+    return &known;
+}
+
+/* The name below HUSK_RUN that we were started by. NULL: it is another, and the supervisor has to be asked. */
+static const char *name_to_run(void)
+{
+    static const char prefix[] = HUSK_RUN;
+    const char *name = loader_stack_execfn(&stack);
+
+    for (size_t i = 0; i < sizeof prefix - 1; i++)
+        if (*name++ != prefix[i])
+            return NULL;
+    return *name == '/' ? name : NULL;
+}
+
+/* Something has changed since: execute the name in the ordinary way. */
+static _Noreturn void start_again(const char *name)
+{
+    while (syscall3(SYS_execve, (long)name, (long)stack.argv, (long)stack.envp) == -EINTR)
+        ;
+    for (;;)
+        syscall3(SYS_exit_group, 127, 0, 0);
+}
+
+/* Until the supervisor sees this it takes name and arguments for the loader's. */
+static void publish(struct husk_resident *resident)
+{
+    __atomic_store_n(&resident->magic, HUSK_RESIDENT_MAGIC, __ATOMIC_RELEASE);
 }
 
 static uint64_t choose_brk(const struct husk_exec_info *info, int randomize)
@@ -150,14 +206,29 @@ static void describe(const struct husk_exec_info *info, int randomize)
 _Noreturn void loader_main(uint64_t *sp)
 {
     void (*leave)(uint64_t image, uint64_t len, uint64_t sp) = (void *)(HUSK_RESIDENT + HUSK_RESIDENT_LEAVE);
-    const struct husk_exec_info *info;
-    struct husk_resident *resident;
+    const struct husk_exec_info *info = &answer.info;
+    const struct husk_program *known = NULL;
+    struct husk_resident *resident = NULL;
+    const char *name;
     long personality;
-    int has_interpreter, interpreter_fd, randomize, started_by;
+    int has_interpreter, interpreter_fd, randomize, started_by = 0, names = 1;
 
     loader_stack_read(&stack, sp);
-    started_by = loader_stack_started_by(&stack);
-    info = ask(started_by); /* the first call: from here on the supervisor knows that the loader runs */
+    name = name_to_run();
+    if (name) {
+        resident = map_resident(&names);
+        known = names && map_table(resident) ? find_known(name) : NULL;
+        if (!known)
+            start_again(name);
+        answer.info.program_fd = loader_names_open(known->text + known->program_at, &known->program);
+        if (info->program_fd < 0)
+            start_again(name);
+        fill_resident(resident, info);
+        publish(resident); /* the host has the right name and arguments, because this is no script */
+    } else {
+        started_by = loader_stack_started_by(&stack);
+        ask(started_by); /* the first call: from here on the supervisor knows that the loader runs */
+    }
     personality = syscall3(SYS_personality, PERSONALITY_QUERY, 0, 0);
     interpreter_fd = info->interpreter_fd;
     has_interpreter = interpreter_fd != HUSK_NONE;
@@ -166,16 +237,25 @@ _Noreturn void loader_main(uint64_t *sp)
                       info->flags & HUSK_HEADER_GIVEN ? (const Elf64_Ehdr *)info->ehdr : NULL,
                       has_interpreter ? PLACE_PROGRAM : PLACE_ANYWHERE, randomize);
     syscall3(SYS_close, info->program_fd, 0, 0);
-    /* After the program: an image may span the region, as long as it has a hole there. */
-    resident = make_resident(info);
+    if (!known) { /* after the program: an image may span the region, as long as it has a hole there */
+        names = (info->flags & HUSK_DIRECT_NAMES) != 0;
+        resident = map_resident(&names);
+        fill_resident(resident, info);
+        if (names)
+            map_table(resident);
+    }
     resident->entry = program.entry;
-    if (info->flags & HUSK_DIRECT_NAMES)
-        make_names(resident);
     if (has_interpreter) {
-        if (interpreter_fd == HUSK_ASK_LATER)
+        if (known) {
+            interpreter_fd = loader_names_open(known->text + known->interpreter_at, &known->interpreter);
+            if (interpreter_fd < 0)
+                start_again(name);
+        } else if (interpreter_fd == HUSK_ASK_LATER)
             interpreter_fd = (int)question(HUSK_EXEC_INTERPRETER, NULL, 0, started_by);
         loader_image_load(&interpreter, interpreter_fd, NULL, PLACE_ANYWHERE, randomize);
         if (resident->names_entry && interpreter.code) {
+            /* To change a library's code costs as much as a few notifications: many programs make hardly a call. */
+            ((struct husk_names *)HUSK_NAMES_DATA)->leads = !known || known->leads;
             loader_names_make_stubs(resident->names_entry);
             loader_names_lead(interpreter.code, interpreter.code_size, interpreter_fd, interpreter.code_offset);
         }
@@ -189,11 +269,8 @@ _Noreturn void loader_main(uint64_t *sp)
     if (program.exec_stack)
         loader_stack_make_executable(&stack);
     describe(info, randomize);
-    /*
-     * Last, so that the supervisor never uses a half-made region. Until it sees
-     * this it knows that name and arguments are not yet the program's.
-     */
-    __atomic_store_n(&resident->magic, HUSK_RESIDENT_MAGIC, __ATOMIC_RELEASE);
+    if (!known) /* last, so that the supervisor never uses a half-made region */
+        publish(resident);
 
     leave((uint64_t)image_start, PAGE_UP((uint64_t)image_end) - (uint64_t)image_start, (uint64_t)stack.sp);
     die();

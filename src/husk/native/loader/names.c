@@ -28,6 +28,12 @@
 #define EFAULT 14
 #define ENOENT 2
 #define EINVAL 22
+#define ENOSYS 38
+#define CLONE_VM 0x100
+/* HUSK_RUN, without a string. */
+#define HUSK_RUN_WORD 0x75722d6b7375682ful
+#define HUSK_RUN_LAST 'n'
+_Static_assert(sizeof HUSK_RUN == 10, "a word, one more, and a NUL");
 #define READS (O_NOCTTY | O_NONBLOCK | 0100000 /* O_LARGEFILE */ | O_NOFOLLOW | O_CLOEXEC)
 
 /* As names_entry.S pushes them. */
@@ -203,6 +209,21 @@ static HERE long look(struct place *p, struct stat *s, int follows)
     }
 }
 
+static INLINE int64_t changed_ns(const struct stat *s)
+{
+    return s->st_ctim.tv_sec * 1000000000 + s->st_ctim.tv_nsec;
+}
+
+/* Has husk seen that this file is root's? */
+static INLINE int was_roots(const struct stat *s)
+{
+    const struct husk_roots *r = &table()->roots[s->st_ino & (HUSK_ROOTS_COUNT - 1)];
+
+    return __atomic_load_n(&r->ino, __ATOMIC_ACQUIRE) == s->st_ino &&
+        __atomic_load_n(&r->changed_ns, __ATOMIC_ACQUIRE) == changed_ns(s) &&
+        __atomic_load_n(&r->ino, __ATOMIC_ACQUIRE) == s->st_ino;
+}
+
 /* Files of the host's root are shown to a guest without an owner, as all are that its namespace has no ids for. Is this
  * one root's? The host may have put another directory in the place of the one that was looked at. */
 static HERE int is_roots(struct place *p, const struct stat *s)
@@ -211,8 +232,11 @@ static HERE int is_roots(struct place *p, const struct stat *s)
     struct stat above;
     char *last = p->path + p->directory->path_size, first = *last;
 
-    if (s->st_uid != table()->unknown_uid || s->st_gid != table()->unknown_gid ||
-        s->st_ctim.tv_sec >= before / 1000000000 - 1)
+    if (s->st_uid != table()->unknown_uid || s->st_gid != table()->unknown_gid)
+        return 0;
+    if (was_roots(s))
+        return 1;
+    if (s->st_ctim.tv_sec >= before / 1000000000 - 1)
         return 0;
     *last = 0;
     long result = direct(SYS_newfstatat, AT_FDCWD, (long)p->path, (long)&above, AT_NO_AUTOMOUNT);
@@ -351,7 +375,7 @@ static INLINE long answer_open(const char *name, unsigned flags)
     result = direct(SYS_openat, AT_FDCWD, (long)p.path, flags, 0);
     if (result < 0)
         return UNANSWERED;
-    if (is_roots(&p, &s))
+    if (s.st_nlink == 1 && is_roots(&p, &s)) /* a mount may show the file by another name */
         remember(&s, changes);
     return result;
 }
@@ -361,7 +385,7 @@ static INLINE long answer_fstat(int fd, struct stat *to)
     if (direct(SYS_fstat, fd, (long)to, 0, 0))
         return UNANSWERED;
     const struct husk_opened *o = opened(to->st_ino);
-    if (!S_ISREG(to->st_mode) || to->st_dev != table()->host_dev ||
+    if (!S_ISREG(to->st_mode) || to->st_nlink != 1 || to->st_dev != table()->host_dev ||
         __atomic_load_n(&o->ino, __ATOMIC_ACQUIRE) != to->st_ino ||
         o->changed_s != (uint64_t)to->st_ctim.tv_sec || o->changed_ns != (uint64_t)to->st_ctim.tv_nsec ||
         o->changes != __atomic_load_n(&table()->changes, __ATOMIC_ACQUIRE) || to->st_uid != table()->unknown_uid ||
@@ -382,6 +406,118 @@ static INLINE long answer_stat_at(int dirfd, const char *name, struct stat *to, 
             return answer_fstat(dirfd, to);
     }
     return answer_stat(name, to, !(flags & AT_SYMLINK_NOFOLLOW));
+}
+
+/* ---- programs ---------------------------------------------------------------------------------------------------- */
+
+/* The program that was executed by this name, and its turn; `hash` is that of the name alone. NULL: none is known. */
+HERE const struct husk_program *loader_names_program(const char *name, size_t size, uint64_t hash, uint32_t *turn)
+{
+    uint32_t wanted = husk_hash_end(hash);
+
+    for (unsigned i = 0; is_open() && i < HUSK_PROGRAM_PROBES; i++) {
+        const struct husk_program *p = &table()->programs[(wanted + i) & (HUSK_PROGRAM_COUNT - 1)];
+        size_t same = 0;
+
+        *turn = __atomic_load_n(&p->turn, __ATOMIC_ACQUIRE);
+        if (!*turn || p->hash != wanted || p->key_size != size || size >= HUSK_PROGRAM_TEXT)
+            continue;
+        while (same < size && p->text[same] == name[same])
+            same++;
+        if (same == size)
+            return p;
+    }
+    return NULL;
+}
+
+HERE int loader_names_is_still(const struct husk_program *program, uint32_t turn)
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    return is_open() && __atomic_load_n(&program->turn, __ATOMIC_RELAXED) == turn;
+}
+
+static INLINE int is_exact(const struct stat *s, const struct husk_exact *exact)
+{
+    return s->st_dev == exact->dev && s->st_ino == exact->ino && (uint64_t)s->st_size == exact->size &&
+        changed_ns(s) == exact->changed_ns;
+}
+
+/* Open the file if it is what it was. The caller closes it. -1: it is not. */
+HERE int loader_names_open(const char *path, const struct husk_exact *exact)
+{
+    struct stat s;
+    int fd = (int)direct(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
+
+    if (fd < 0)
+        return -1;
+    if (direct(SYS_fstat, fd, (long)&s, 0, 0) || !is_exact(&s, exact)) {
+        syscall3(SYS_close, fd, 0, 0);
+        return -1;
+    }
+    return fd;
+}
+
+/* Are program and interpreter what they were? That a descriptor is free is tried as well: the loader needs one, when it
+ * is too late for an error. */
+static INLINE int is_unchanged(const struct husk_program *program)
+{
+    struct stat s;
+    char link[64];
+    const char *text = program->text;
+    int fd = loader_names_open(text + program->program_at, &program->program);
+
+    if (fd < 0)
+        return 0;
+    syscall3(SYS_close, fd, 0, 0);
+    if (program->interpreter_at &&
+        (direct(SYS_newfstatat, AT_FDCWD, (long)(text + program->interpreter_at), (long)&s, AT_SYMLINK_NOFOLLOW) ||
+         !is_exact(&s, &program->interpreter)))
+        return 0;
+    if (!program->link_at)
+        return 1;
+    const char *wanted = text + program->link_text_at;
+    long size = direct(SYS_readlinkat, AT_FDCWD, (long)(text + program->link_at), (long)link, sizeof link);
+    for (long i = 0; i < size; i++)
+        if (link[i] != wanted[i] || !wanted[i])
+            return 0;
+    return size > 0 && size < (long)sizeof link && !wanted[size];
+}
+
+/* Comes back only if the program does not start: then the call is made in the ordinary way, which says why. */
+static INLINE long answer_execve(const char *name, long argv, long envp)
+{
+    struct place p;
+    struct stat s;
+    uint32_t turn;
+    uint64_t hash = HUSK_HASH_BEGIN;
+    long result = find_place(&p, name);
+
+    if (result)
+        return result;
+    for (size_t i = 0; i < p.size; i++)
+        hash = husk_hash_step(hash, p.name[i]);
+    const struct husk_program *program = loader_names_program(p.name, p.size, hash, &turn);
+    if (!program)
+        return look(&p, &s, 1) == -ENOENT ? -ENOENT : UNANSWERED;
+    if (p.directory->kind != HUSK_DIRECTORY || !is_unchanged(program) || !is_still(p.directory, p.turn) ||
+        !loader_names_is_still(program, turn))
+        return UNANSWERED;
+    const uint64_t run = HUSK_RUN_WORD;
+    __builtin_memcpy(p.path, &run, sizeof run);
+    p.path[sizeof run] = HUSK_RUN_LAST;
+    for (size_t i = 0; i <= p.size; i++)
+        p.path[sizeof HUSK_RUN - 1 + i] = p.name[i];
+    direct(SYS_execve, (long)p.path, argv, envp, 0);
+    return UNANSWERED;
+}
+
+/* Whoever would make a thread, or a child in its own memory, shall use clone: husk has no other answer. */
+static INLINE long answer_clone3(const volatile uint64_t *at)
+{
+    if (!readable((const char *)at))
+        return UNANSWERED;
+    uint64_t flags = *at;
+    return flags & CLONE_VM && !(flags >> 32) ? -ENOSYS : UNANSWERED;
 }
 
 /* ---- leading call sites here ------------------------------------------------------------------------------------- */
@@ -481,7 +617,7 @@ static INLINE long answer_mmap(const struct site_call *c)
 {
     uint64_t at = sys_mmap(c->rdi, c->rsi, (int)c->rdx, (int)c->r10, (int)c->r8, c->r9);
 
-    if (!failed((long)at) && c->rdx == (PROT_READ | PROT_EXEC) && (c->r10 & MAP_TYPE) == MAP_PRIVATE &&
+    if (!failed((long)at) && mine()->leads && c->rdx == (PROT_READ | PROT_EXEC) && (c->r10 & MAP_TYPE) == MAP_PRIVATE &&
         !(c->r10 & MAP_ANONYMOUS))
         loader_names_lead(at, c->rsi, (int)c->r8, c->r9);
     return (long)at;
@@ -492,6 +628,10 @@ static INLINE long answer(const struct site_call *c)
     switch (*(const uint32_t *)(c->data + GATE_DATA_NR)) {
     case SYS_mmap:
         return answer_mmap(c);
+    case SYS_execve:
+        return answer_execve((const char *)c->rdi, (long)c->rsi, (long)c->rdx);
+    case SYS_clone3:
+        return answer_clone3((const volatile uint64_t *)c->rdi);
     case SYS_stat:
         return answer_stat((const char *)c->rdi, (struct stat *)c->rsi, 1);
     case SYS_lstat:

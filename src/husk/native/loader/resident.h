@@ -2,11 +2,11 @@
  * The resident region: what stays of husk in a guest process after the loader.
  * Layout only; shared by the loader (C and assembly), the C core and the tests.
  *
+ *   HUSK_RESIDENT - 0x3000  r-x  direct names: code, 3 pages
  *   HUSK_RESIDENT + 0x0000  r-x  128 signal thunks, 16 bytes each; thunk tail;
  *                                the stub that leaves the loader; rt_sigaction
  *   HUSK_RESIDENT + 0x1000  rw-  struct husk_resident, 4 pages
- *   HUSK_RESIDENT + 0x5000  r-x  direct names: code, 2 pages
- *   HUSK_RESIDENT + 0x7000  rw-  direct names: struct husk_names
+ *   HUSK_RESIDENT + 0x5000  rw-  direct names: struct husk_names, 2 pages
  *
  * It belongs to the guest: a guest may unmap it, or write anything to it.
  * The supervisor reads it as a hint, and must cope with any content.
@@ -19,9 +19,9 @@
 #define HUSK_RESIDENT_CODE_BYTES 0x1000
 #define HUSK_RESIDENT_DATA_BYTES 0x4000
 #define HUSK_RESIDENT_BYTES (HUSK_RESIDENT_CODE_BYTES + HUSK_RESIDENT_DATA_BYTES)
-#define HUSK_NAMES (HUSK_RESIDENT + HUSK_RESIDENT_CODE_BYTES + HUSK_RESIDENT_DATA_BYTES)
-#define HUSK_NAMES_BYTES 0x2000
-#define HUSK_NAMES_DATA (HUSK_NAMES + HUSK_NAMES_BYTES)
+#define HUSK_NAMES_BYTES 0x3000
+#define HUSK_NAMES (HUSK_RESIDENT - HUSK_NAMES_BYTES)
+#define HUSK_NAMES_DATA (HUSK_RESIDENT + HUSK_RESIDENT_BYTES)
 #define HUSK_NAMES_DATA_BYTES 0x2000
 #define HUSK_RESIDENT_DATA (HUSK_RESIDENT + HUSK_RESIDENT_CODE_BYTES)
 
@@ -110,7 +110,8 @@ struct husk_resident {
 struct husk_names {
     uint64_t stubs;              /* their address; 0: there are none */
     uint32_t stubs_used[2];      /* plain ones, and the others */
-    uint32_t reserved[4];
+    uint32_t leads;              /* the sites of libraries lead here, too, not only the dynamic loader's */
+    uint32_t reserved[3];
     /* Files that the program opened by a direct name, so that fstat on them needs no supervisor. */
     struct husk_opened {
         uint64_t ino, changed_s, changed_ns, changes;

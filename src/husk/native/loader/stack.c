@@ -58,11 +58,16 @@ void loader_stack_read(struct loader_stack *stack, uint64_t *sp)
     stack->arg_end = stack->argc > 0 ? string_end(stack->argv[stack->argc - 1]) : stack->arg_start;
 }
 
+const char *loader_stack_execfn(const struct loader_stack *stack)
+{
+    return (const char *)find_aux(stack, AT_EXECFN)->a_un.a_val;
+}
+
 /* After execveat(fd, "", AT_EMPTY_PATH) that name is "/dev/fd/N", and N tells; else the name itself does. */
 int loader_stack_started_by(const struct loader_stack *stack)
 {
     static const char folder[] = "/dev/fd/";
-    const char *given = (const char *)find_aux(stack, AT_EXECFN)->a_un.a_val, *name = given;
+    const char *given = loader_stack_execfn(stack), *name = given;
     int fd = 0;
 
     for (size_t i = 0; i < sizeof folder - 1; i++)

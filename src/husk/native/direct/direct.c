@@ -3,13 +3,14 @@
  * husk writes it with the cache's lock held for writing, so a directory is forgotten here before a change becomes
  * visible. Guests may read it at any moment: a record's turn is 0 while it changes. What it says of owners was asked of
  * every file of the directory, at a time that is before any change since. */
-#include "fastpath/direct.h"
+#include "direct/direct.h"
 
 #include "host/host.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,7 +131,9 @@ static bool belongs_to_root(int fd, const struct fast_cache *cache)
     for (struct dirent *each; roots && (each = readdir(entries));) {
         if (fstatat(dirfd(entries), each->d_name, &s, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0)
             continue; /* gone; what comes instead has another change time */
-        bool known_uid = s.st_uid == 0 || s.st_uid == cache->host_uid;
+        /* The box's user may be nobody. */
+        bool known_uid =
+            s.st_uid == 0 || (s.st_uid == cache->host_uid && s.st_uid != cache->direct.table->unknown_uid);
         roots = ++count < MOST_ENTRIES && known_uid && s.st_gid == 0;
     }
     closedir(entries);
@@ -159,10 +162,30 @@ static void look_up_owners(struct fast_cache *cache, struct fast_dir *dir, unsig
         __atomic_store_n(&d->owned_before, core_nanoseconds(now) - COARSE_NS, __ATOMIC_SEQ_CST);
 }
 
+/* The next guest that looks at the file need not ask. Not if the file was changed just now: its owner could be changed
+ * in the same moment, and its time stay the same. */
+static void remember_roots(struct husk_directories *table, const struct stat *host)
+{
+    static atomic_flag writing = ATOMIC_FLAG_INIT;
+    struct husk_roots *r = &table->roots[host->st_ino & (HUSK_ROOTS_COUNT - 1)];
+    struct timespec now;
+    int64_t changed_ns = core_nanoseconds(host->st_ctim);
+    if (host->st_dev != table->host_dev || (r->ino == host->st_ino && r->changed_ns == changed_ns))
+        return;
+    clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    if (changed_ns >= core_nanoseconds(now) - COARSE_NS || atomic_flag_test_and_set(&writing))
+        return; /* another thread writes: the file will be asked for again */
+    __atomic_store_n(&r->ino, 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&r->changed_ns, changed_ns, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&r->ino, host->st_ino, __ATOMIC_SEQ_CST);
+    atomic_flag_clear(&writing);
+}
+
 void fast_direct_asked(struct fast_cache *cache, struct fast_dir *dir, const struct stat *host)
 {
     if (!dir->direct || host->st_uid || host->st_gid || dir->absent || dir->missing)
         return;
+    remember_roots(cache->direct.table, host);
     uint32_t asked = __atomic_add_fetch(&dir->asked, 1, __ATOMIC_RELAXED);
     uint32_t enough = __atomic_load_n(&dir->enough, __ATOMIC_RELAXED);
     if (asked >= enough && enough != UINT32_MAX)
@@ -188,9 +211,14 @@ static struct fast_dir *known_by_path(struct fast_cache *cache, const char *path
 const struct fast_file *fast_direct_opened(struct fast_cache *cache, const char *link, const struct stat *host)
 {
     const struct fast_file *known = fast_cache_find_file(cache, host);
-    /* Known ones count, too; but to find their directory costs as much as the answer. */
-    if (known && (!cache->direct.table || host->st_uid ||
-                  __atomic_add_fetch(&cache->direct.known, 1, __ATOMIC_RELAXED) % 4))
+    if (known && cache->direct.table && !host->st_uid && !host->st_gid)
+        remember_roots(cache->direct.table, host);
+    /* Known ones count, too; but to find their directory costs as much as the answer. One that is known through a mount
+     * may be another name of a file that the guest opened itself. */
+    bool through_mount = known && cache->direct.table &&
+        (known->showing.manner != FAST_AS_HOST || known->showing.dev != cache->direct.table->dev);
+    if (known && !through_mount &&
+        (!cache->direct.table || host->st_uid || __atomic_add_fetch(&cache->direct.known, 1, __ATOMIC_RELAXED) % 4))
         return known;
     char text[600];
     size_t shown = strlen(HUSK_SHOWN);
