@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -475,6 +476,72 @@ def test_boxes_of_a_pool(usr: Usr) -> None:
         ran = pool.run(PYTHON[1:], capture_output=True, text=True)
     assert found[0] == found[2] != found[1]
     assert ran.stdout.strip() == YES, ran.stderr
+
+
+# -- the one file outside /usr -----------------------------------------------------------------------------------------
+
+ONE_FILE = """
+import os, resource, sys
+def look():
+    fd = os.open("/etc/ld.so.cache", os.O_RDONLY)
+    held, named, text = os.fstat(fd), os.stat("/etc/ld.so.cache"), os.read(fd, 20)
+    os.close(fd)
+    assert held == named
+    return held.st_mode, held.st_uid, held.st_gid, held.st_size, text
+def switches():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
+for _ in range(200):
+    look()
+before = switches()
+seen = {look() for _ in range(1000)}
+print(switches() - before, flush=True)
+sys.stdin.readline()
+changed = look()
+assert all(look() == changed for _ in range(300))
+print(*seen, changed)
+"""
+
+
+def new_file(place: Path, text: str) -> None:
+    (place / "new").write_text(text)
+    os.replace(place / "new", place / "ld.so.cache")
+
+
+def in_place(place: Path, text: str) -> None:
+    (place / "ld.so.cache").write_text(text)
+
+
+def of_a_user(place: Path, text: str) -> None:
+    new_file(place, text)
+    os.chown(place / "ld.so.cache", OWNER, OWNER)
+
+
+@pytest.mark.parametrize("change", [new_file, in_place, of_a_user])
+def test_the_cache_of_the_dynamic_loader(change: Callable[[Path, str], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guests open it themselves, until the host has another one."""
+    if os.getuid() != 0:
+        pytest.skip("only root can give husk another /etc")
+    found = []
+    for direct in ("1", "0"):
+        monkeypatch.setenv("HUSK_DIRECT", direct)
+        with scratch() as place:
+            subprocess.run(["cp", "-a", "/etc/.", str(place)], check=True)
+            made = time.time()
+            assert until(lambda made=made: time.time() > made + OLD)
+            inside = 'mount --bind "$0" /etc && exec "$@"'
+            wrapper = ["unshare", "-m", "--propagation", "private", "sh", "-c", inside, str(place)]
+            command = ["run", "--", "/usr/bin/python3", "-c", ONE_FILE]
+            with husk_process(command, wrapper=wrapper, stdin=PIPE, stdout=PIPE, stderr=PIPE) as running:
+                process = running.process
+                assert process.stdout and process.stderr
+                asked = process.stdout.readline()
+                assert asked, process.stderr.read()
+                assert (int(asked) < 300) is (direct == "1")
+                change(place, "another one")
+                out, err = process.communicate(b"go\n", timeout=PATIENCE)
+                assert process.returncode == 0, err.decode()
+            found.append(out)
+    assert found[0] == found[1] and b"another one" in found[0]
 
 
 # -- one file by two names ---------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from husk.kernel.exec.program import Program
     from husk.native._core import ExactFile, HostStat, Listener
     from husk.vfs.host_view import HostView
-    from husk.vfs.node import Context, Credentials, Node, Stat
+    from husk.vfs.node import Context, Credentials, Node, Stat, Tree
     from husk.vfs.vfs import Vfs
 
 DIRECTORIES_MAX = 16384
@@ -37,7 +37,7 @@ class NameCache:
 
     def __init__(self, listener: Listener, vfs: Vfs, creds: Credentials, host_uid: int, *, cached: bool) -> None:
         self._listener, self._vfs, self.cached = listener, vfs, cached
-        self.direct = False  # guests look up names of /usr themselves
+        self._usr: Tree | None = None  # that of /usr, where guests look up names themselves
         self.watched = False
         # (start, key) of directories that were taught, and the placeholder they had then, or 0
         self._settled: dict[tuple[int, bytes], int] = {}
@@ -67,9 +67,14 @@ class NameCache:
             lower = usr.lower if isinstance(usr, LayerDir) else None
             if lower is not None and lower.path == USR:
                 self._listener.cache_direct(table, lower.fd, USR)
-                self.direct = True
+                self._usr = usr.tree
         finally:
             os.close(table)
+
+    @property
+    def direct(self) -> bool:
+        """Do guests look up names themselves?"""
+        return self._usr is not None
 
     def turn_off(self) -> None:
         """For good. Each answer of the cache is right for one user only."""
@@ -294,6 +299,7 @@ class NameCache:
             return
         try:
             host = os.fstat(fd)
+            self._note_links(node, host)
             with self._vfs.lock:  # else C may change the file's mode before this is told
                 view = node.tree.handle_view(node, host.st_dev, host.st_ino)
                 if view is not None and made:
@@ -302,6 +308,16 @@ class NameCache:
                     self._listener.cache_handle(host.st_dev, host.st_ino, view.showing)
         except OSError:
             pass  # the file is open, perhaps new: a failure to teach must not fail the call
+
+    def opened_path(self, node: Node, fd: int) -> None:
+        """The same for one that was opened with O_PATH."""
+        if self._usr is not None:
+            self._note_links(node, os.fstat(fd))
+
+    def _note_links(self, node: Node, host: os.stat_result) -> None:
+        """By another name guests may open the file below /usr themselves, and it is shown there as another one."""
+        if self._usr is not None and host.st_nlink > 1 and node.tree is not self._usr:
+            self._listener.cache_links()
 
     def held_device(self, host: HostStat, found: Stat) -> None:
         """/dev/null is the standard input of many programs, and its stat never changes."""

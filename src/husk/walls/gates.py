@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["CLOSING", "USR", "closing_calls", "may_show_usr", "wanted"]
 
 USR = "/usr"
+SHOWN = (USR, "/etc/ld.so.cache")  # as native/init/builder.c shows them
 # What tells where husk keeps state, stores and the resident's socket.
 PLACES = ("HUSK_STATE", "HUSK_STORE", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "TMPDIR")
 
@@ -48,7 +49,9 @@ def may_show_usr(mounts: Iterable[tuple[str, str]], store: str) -> bool:
         return False
     for source, target in mounts:
         real = os.path.realpath(source) if source else ""  # an image has none
-        if _lies_in(target, USR) or (real and (_overlap(real, USR) or _overlap(*map(_on_device, (real, USR))))):
+        if any(_overlap(target, one) for one in SHOWN):
+            return False
+        if real and any(_overlap(real, one) or _overlap(*map(_on_device, (real, one))) for one in SHOWN):
             return False
     own = [store, os.path.expanduser("~"), *(os.environ.get(name, "") for name in PLACES)]
     if any(path and _lies_in(os.path.realpath(path), USR) for path in own):

@@ -53,7 +53,7 @@ static _Noreturn void leave(int status)
 
 const struct init_plan *init_plan;
 size_t init_plan_size;
-int init_root_loader = -1, init_shown_usr = -1, init_directories = -1;
+int init_root_loader = -1, init_shown_usr = -1, init_shown_cache = -1, init_directories = -1;
 int init_mqueues = -1;
 
 _Noreturn void init_give_up(int step)

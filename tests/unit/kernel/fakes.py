@@ -274,6 +274,9 @@ class FakeListener:
     def cache_off(self) -> None:
         pass
 
+    def cache_links(self) -> None:
+        pass
+
     def cache_direct(self, table_fd: int, root_fd: int, name: bytes, /) -> None:
         pass
 

@@ -25,10 +25,12 @@ def test_without_mounts_and_with_one_elsewhere(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "target"),
     [("/tmp", "/usr/local/share"), ("/tmp", "/usr"), ("/usr/share", "/data"), ("/usr", "/data"), ("/", "/host"),
-     ("", "/usr/share/image")],
+     ("", "/usr/share/image"), ("/tmp", "/etc"), ("/tmp", "/etc/ld.so.cache"), ("/etc", "/data"),
+     ("/etc/ld.so.cache", "/data")],
 )  # fmt: skip
 def test_a_mount_that_covers_or_shows_a_part_of_it(source: str, target: str) -> None:
-    """What a mount of /usr/share shows, another one may cover: /usr would show it all the same."""
+    """What a mount of /usr/share shows, another one may cover: /usr would show it all the same. The cache of the
+    dynamic loader is shown, too."""
     assert not may_show_usr([(source, target)], "")
 
 

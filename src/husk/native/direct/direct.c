@@ -66,6 +66,18 @@ static bool agrees(struct husk_directories *table, const struct fast_dir *dir)
            table->root_gid == root.st_gid;
 }
 
+/* Is it the one file? Then the path of its directory. */
+static int path_of_file(const struct fast_direct *direct, const struct fast_dir *dir, char path[HUSK_DIRECTORY_TEXT])
+{
+    static const char name[] = HUSK_ONE_FILE;
+    const char *last = strrchr(name, '/') + 1;
+    if (dir->key_size != sizeof name - 1 || memcmp(dir->text, name, sizeof name - 1) != 0 || dir->manifest ||
+        dir->absent || dir->showing.manner != FAST_AS_HOST || strcmp(dir->text + dir->key_size, last) != 0 ||
+        !agrees(direct->table, dir))
+        return -1;
+    return snprintf(path, HUSK_DIRECTORY_TEXT, "%s%.*s", HUSK_SHOWN, (int)(last - name), name);
+}
+
 /* The path by which guests find the directory; its size. -1: they do not. */
 static int path_of(const struct fast_direct *direct, const struct fast_dir *dir, char path[HUSK_DIRECTORY_TEXT])
 {
@@ -83,7 +95,8 @@ void fast_direct_learn(struct fast_cache *cache, struct fast_dir *dir)
     if (!direct->table || dir->start || !dir->key_size ||
         (dir->missing && dir->text[dir->key_size - 1] == '/'))
         return;
-    int size = dir->missing ? 0 : path_of(direct, dir, path);
+    bool file = dir->text[dir->key_size - 1] != '/';
+    int size = dir->missing ? 0 : file ? path_of_file(direct, dir, path) : path_of(direct, dir, path);
     if (size < 0 || (size_t)size + dir->key_size >= HUSK_DIRECTORY_TEXT)
         return;
     struct husk_directory *d = room_for(direct->table, dir);
@@ -92,7 +105,10 @@ void fast_direct_learn(struct fast_cache *cache, struct fast_dir *dir)
     d->owned_before = 0;
     d->key_size = dir->key_size;
     d->path_size = (uint16_t)size;
-    d->kind = dir->missing ? HUSK_MISSING_NAME : dir->absent ? HUSK_ABSENT_DIRECTORY : HUSK_DIRECTORY;
+    d->kind = dir->missing  ? HUSK_MISSING_NAME
+              : file        ? HUSK_KNOWN_FILE
+              : dir->absent ? HUSK_ABSENT_DIRECTORY
+                            : HUSK_DIRECTORY;
     memcpy(d->text, dir->text, dir->key_size);
     memcpy(d->text + dir->key_size, path, (size_t)size);
     if (!++direct->turn)
@@ -162,12 +178,26 @@ static void look_up_owners(struct fast_cache *cache, struct fast_dir *dir, unsig
         __atomic_store_n(&d->owned_before, core_nanoseconds(now) - COARSE_NS, __ATOMIC_SEQ_CST);
 }
 
+/* Where the file is, or may be put. */
+static struct husk_roots *place_for(struct husk_directories *table, uint64_t ino)
+{
+    struct husk_roots *place = NULL;
+    for (unsigned i = 0; i < HUSK_ROOTS_PROBES; i++) {
+        struct husk_roots *r = &table->roots[(ino + i) & (HUSK_ROOTS_COUNT - 1)];
+        if (r->ino == ino)
+            return r;
+        if (!place && !r->ino)
+            place = r;
+    }
+    return place ? place : &table->roots[(ino + (ino >> 8) % HUSK_ROOTS_PROBES) & (HUSK_ROOTS_COUNT - 1)];
+}
+
 /* The next guest that looks at the file need not ask. Not if the file was changed just now: its owner could be changed
  * in the same moment, and its time stay the same. */
 static void remember_roots(struct husk_directories *table, const struct stat *host)
 {
     static atomic_flag writing = ATOMIC_FLAG_INIT;
-    struct husk_roots *r = &table->roots[host->st_ino & (HUSK_ROOTS_COUNT - 1)];
+    struct husk_roots *r = place_for(table, host->st_ino);
     struct timespec now;
     int64_t changed_ns = core_nanoseconds(host->st_ctim);
     if (host->st_dev != table->host_dev || (r->ino == host->st_ino && r->changed_ns == changed_ns))
@@ -232,6 +262,26 @@ const struct fast_file *fast_direct_opened(struct fast_cache *cache, const char 
     fast_direct_asked(cache, dir, host);
     fast_cache_remember_file(cache, &dir->showing, host);
     return fast_cache_find_file(cache, host);
+}
+
+static void note_links(struct husk_directories *table)
+{
+    __atomic_store_n(&table->links_shown, 1, __ATOMIC_SEQ_CST);
+}
+
+void fast_direct_opening(struct fast_cache *cache, const struct fast_showing *showing, const struct stat *host)
+{
+    struct husk_directories *table = cache->direct.table;
+    if (table && host->st_nlink > 1 && host->st_dev == table->host_dev &&
+        (showing->manner != FAST_AS_HOST || showing->dev != table->dev))
+        note_links(table);
+}
+
+PyObject *fast_py_cache_links(Listener *self, PyObject *Py_UNUSED(noargs))
+{
+    if (self->cache && self->cache->direct.table)
+        note_links(self->cache->direct.table);
+    Py_RETURN_NONE;
 }
 
 void fast_direct_site(struct fast_cache *cache, const struct husk_site *site)

@@ -14,6 +14,8 @@ void fast_direct_asked(struct fast_cache *cache, struct fast_dir *dir, const str
 /* As fast_cache_find_file, for files that a guest may have opened itself; `link` leads to the descriptor. Reading is
  * enough, too. */
 const struct fast_file *fast_direct_opened(struct fast_cache *cache, const char *link, const struct stat *host);
+/* The guest is about to get a descriptor of this file; by another name guests may open it themselves. */
+void fast_direct_opening(struct fast_cache *cache, const struct fast_showing *showing, const struct stat *host);
 /* direct_programs.c: if guests can have it. */
 void fast_direct_learn_program(struct fast_cache *cache, const struct fast_known_program *known);
 void fast_direct_forget_programs(struct fast_cache *cache);

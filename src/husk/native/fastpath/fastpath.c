@@ -141,6 +141,7 @@ static bool open_name(struct fast_cache *cache, int listener, const struct secco
             fcntl(fd, F_SETFL, 0);
         fast_cache_remember_file(cache, &path.dir->showing, &s);
         fast_direct_asked(cache, path.dir, &s);
+        fast_direct_opening(cache, &path.dir->showing, &s);
         if (path.dir->showing.manner == FAST_AS_UPPER &&
             (fast_own_is_past(&path) || (fstat(fd, &s) == 0 && !s.st_nlink)))
             fast_cache_forget_file(cache, &s); /* C has changed it meanwhile */

@@ -36,6 +36,7 @@ PyObject *fast_py_cache_forget(Listener *self, PyObject *args);
 PyObject *fast_py_cache_watched(Listener *self, PyObject *noargs);
 PyObject *fast_py_cache_losses(Listener *self, PyObject *noargs);
 PyObject *fast_py_cache_direct(Listener *self, PyObject *args);
+PyObject *fast_py_cache_links(Listener *self, PyObject *noargs);
 PyObject *fast_py_cache_off(Listener *self, PyObject *noargs);
 PyObject *fast_py_program_learn(Listener *self, PyObject *args);
 

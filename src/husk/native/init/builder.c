@@ -76,19 +76,31 @@ static void offer_names(int root)
 /* The host's /usr, read-only, and the table of its directories that husk writes and guests read
  * (docs/design/026-direct-names.md). The mount is of /usr alone: where the host has mounts below it, the kernel refuses
  * to show what they cover. No wall depends on either: without them guests ask husk. */
-int init_shown_usr = -1, init_directories = -1;
+int init_shown_usr = -1, init_shown_cache = -1, init_directories = -1;
 
-static int copy_of_usr(void)
+static int copy_of(const char *name)
 {
     struct { uint64_t set, clear, propagation, user_namespace; } attributes = {
         .set = 1 | 2 | 4 /* MOUNT_ATTR_RDONLY, NOSUID, NODEV */};
-    int usr = (int)syscall(SYS_open_tree, AT_FDCWD, "/usr",
-                           OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW);
-    if (usr >= 0 && syscall(SYS_mount_setattr, usr, "", AT_EMPTY_PATH, &attributes, sizeof attributes) < 0) {
-        close(usr);
+    int copy = (int)syscall(SYS_open_tree, AT_FDCWD, name,
+                            OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW);
+    if (copy >= 0 && syscall(SYS_mount_setattr, copy, "", AT_EMPTY_PATH, &attributes, sizeof attributes) < 0) {
+        close(copy);
         return -1;
     }
-    return usr;
+    return copy;
+}
+
+/* The one file outside /usr that each start of a program opens. Guests compare its identity before they believe it, so
+ * nothing is lost where this fails. */
+static void show_cache(int cache)
+{
+    int target = make_directories(HUSK_SHOWN "/etc") < 0 ? -1
+                 : open(HUSK_SHOWN HUSK_ONE_FILE + 1, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+    if (target < 0)
+        return;
+    close(target);
+    syscall(SYS_move_mount, cache, "", AT_FDCWD, HUSK_SHOWN HUSK_ONE_FILE + 1, 4 /* MOVE_MOUNT_F_EMPTY_PATH */);
 }
 
 /* Below the working directory, which is the new root. */
@@ -109,6 +121,7 @@ static void find_in_root(void)
     if (init_plan->flags & PLAN_DIRECT) {
         init_directories = open(HUSK_DIRECTORIES_FILE, O_PATH | O_NOFOLLOW | O_CLOEXEC);
         init_shown_usr = init_directories < 0 ? -1 : open(HUSK_SHOWN "/usr", O_PATH | O_NOFOLLOW | O_CLOEXEC);
+        init_shown_cache = init_directories < 0 ? -1 : open(HUSK_SHOWN HUSK_ONE_FILE, O_PATH | O_NOFOLLOW | O_CLOEXEC);
     }
 }
 
@@ -132,7 +145,7 @@ static void empty_root(void)
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         init_give_up(STEP_MOUNT);
     int outside = open(state, O_PATH | O_DIRECTORY | O_CLOEXEC), proc = open("/proc/self/fd", O_PATH | O_CLOEXEC);
-    int usr = init_plan->flags & PLAN_DIRECT ? copy_of_usr() : -1;
+    int usr = init_plan->flags & PLAN_DIRECT ? copy_of("/usr") : -1, cache = usr >= 0 ? copy_of(HUSK_ONE_FILE) : -1;
     /* Any existing directory will do as the mount point of the new root. Every Linux has /proc. */
     if (outside < 0 || proc < 0 ||
         mount("husk", "/proc", "tmpfs", MS_NOSUID | MS_NODEV, "size=2m,nr_inodes=4096,mode=777") < 0 ||
@@ -150,6 +163,10 @@ static void empty_root(void)
     if (usr >= 0) {
         show_usr(usr);
         close(usr);
+    }
+    if (cache >= 0) {
+        show_cache(cache);
+        close(cache);
     }
     /* Both by descriptor, through the old /proc/self/fd: the paths lead elsewhere now. */
     snprintf(source, sizeof source, "%d", outside);

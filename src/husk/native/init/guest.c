@@ -59,8 +59,9 @@ static void raise_landlock(void)
     if (init_root_loader >= 0 && syscall(SYS_landlock_add_rule, fd, 1, &rule, 0) < 0)
         init_give_up(STEP_LANDLOCK);
     rule.allowed = 4; /* read files: neither directories nor programs */
-    for (int i = 0; i < 2; i++) {
-        rule.parent = i ? init_directories : init_shown_usr;
+    const int shown[] = {init_shown_usr, init_shown_cache, init_directories};
+    for (int i = 0; i < 3; i++) {
+        rule.parent = shown[i];
         if (rule.parent >= 0 && syscall(SYS_landlock_add_rule, fd, 1, &rule, 0) < 0)
             init_give_up(STEP_LANDLOCK);
     }

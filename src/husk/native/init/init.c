@@ -339,7 +339,7 @@ static _Noreturn void become_reaper(void)
     sigaction(SIGHUP, &(struct sigaction){.sa_sigaction = pass_on_hang_up, .sa_flags = SA_RESTART | SA_SIGINFO}, NULL);
     sigaction(SIGUSR1, &(struct sigaction){.sa_handler = hang_up, .sa_flags = SA_RESTART}, NULL);
     close(0), close(1), close(2), close(LOADER_FD), close(PLAN_FD), close(WORKDIR_FD), close(init_mqueues);
-    close(init_shown_usr), close(init_directories);
+    close(init_shown_usr), close(init_shown_cache), close(init_directories);
     if (init_plan->flags & PLAN_TERMINAL)
         close(TERMINAL_FD);
     if (init_plan->flags & PLAN_WAIT)

@@ -14,7 +14,7 @@ void init_send_fd(uint32_t kind, int fd, int step); /* `fd` stays the caller's; 
 void init_build(void);
 extern int init_mqueues; /* owned: a mount of the box's message queues, or -1 */
 extern int init_root_loader; /* owned: the loader in the empty root, or -1 */
-extern int init_shown_usr, init_directories; /* owned: for direct names, in the empty root, or -1 */
+extern int init_shown_usr, init_shown_cache, init_directories; /* owned: for direct names, in the empty root, or -1 */
 
 /* interfaces.c: brings up lo, and adds eth0 to a private network. */
 void init_raise_interfaces(void);

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #define HUSK_SHOWN "/husk-host" /* guests see the host's /usr below this; as in vfs/handles.py */
+#define HUSK_ONE_FILE "/etc/ld.so.cache" /* and this file; as in walls/gates.py */
 #define HUSK_DIRECTORIES_FILE "/husk-directories" /* as in sandbox/direct_names.py */
 
 #define HUSK_DIRECTORY_COUNT 1024 /* a power of two */
@@ -22,6 +23,8 @@
 enum husk_directory_kind {
     HUSK_DIRECTORY, HUSK_ABSENT_DIRECTORY, /* of the second only a missing name can be believed */
     HUSK_MISSING_NAME,                     /* the key is a name that does not exist, without a slash; no path */
+    HUSK_KNOWN_FILE,                       /* the key is the name of a file, to be believed if its owner is known; the
+                                              path is that of its directory */
 };
 
 struct husk_directory {
@@ -78,7 +81,8 @@ struct husk_program {
 };
 
 /* A file of root, however guests see its owner: of this number, and not changed since. */
-#define HUSK_ROOTS_COUNT 256
+#define HUSK_ROOTS_COUNT 256 /* a power of two */
+#define HUSK_ROOTS_PROBES 4
 struct husk_roots {
     uint64_t ino; /* 0: free, or being changed */
     int64_t changed_ns;
@@ -94,7 +98,8 @@ struct husk_directories {
     uint32_t root_uid, root_gid;       /* as the box shows the host's root */
     uint32_t site_count;    /* grows when a site is there */
     struct husk_site sites[HUSK_MOST_SITES];
-    uint32_t reserved[244];
+    uint32_t links_shown;   /* a file with several names was opened through a mount, which shows it as another file */
+    uint32_t reserved[243];
     struct husk_roots roots[HUSK_ROOTS_COUNT];
     struct husk_directory records[HUSK_DIRECTORY_COUNT];
     struct husk_program programs[HUSK_PROGRAM_COUNT];

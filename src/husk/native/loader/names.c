@@ -108,7 +108,7 @@ static INLINE int take_last(struct place *p)
     if (path_size + (p->size - p->cut) >= sizeof p->path)
         return 0;
     for (size_t i = 0; i < path_size; i++)
-        p->path[i] = p->directory->text[p->cut + i];
+        p->path[i] = p->directory->text[p->directory->key_size + i];
     p->end = path_size;
     for (size_t i = p->cut; i < p->size; i++)
         p->path[p->end++] = p->name[i];
@@ -147,6 +147,8 @@ static HERE long find_place(struct place *p, const char *name)
     if (p->directory)
         return take_last(p) ? 0 : UNANSWERED;
     p->directory = find(p->name, i, hash, &p->turn);
+    if (p->directory && p->directory->kind == HUSK_KNOWN_FILE)
+        return take_last(p) ? 0 : UNANSWERED;
     return p->directory && p->directory->kind == HUSK_MISSING_NAME ? -ENOENT : UNANSWERED;
 }
 
@@ -183,6 +185,23 @@ static HERE int follow(struct place *p)
     return take_last(p);
 }
 
+static INLINE int64_t changed_ns(const struct stat *s)
+{
+    return s->st_ctim.tv_sec * 1000000000 + s->st_ctim.tv_nsec;
+}
+
+/* Has husk seen that this file is root's? */
+static INLINE int was_roots(const struct stat *s)
+{
+    for (unsigned i = 0; i < HUSK_ROOTS_PROBES; i++) {
+        const struct husk_roots *r = &table()->roots[(s->st_ino + i) & (HUSK_ROOTS_COUNT - 1)];
+        if (__atomic_load_n(&r->ino, __ATOMIC_ACQUIRE) == s->st_ino)
+            return __atomic_load_n(&r->changed_ns, __ATOMIC_ACQUIRE) == changed_ns(s) &&
+                __atomic_load_n(&r->ino, __ATOMIC_ACQUIRE) == s->st_ino;
+    }
+    return 0;
+}
+
 /* What the host says of the name, as it is there, into `s`: 0, -ENOENT, or UNANSWERED. The box may have nothing else in
  * that place. */
 static HERE long look(struct place *p, struct stat *s, int follows)
@@ -192,6 +211,9 @@ static HERE long look(struct place *p, struct stat *s, int follows)
 
         if (!is_still(p->directory, p->turn))
             return UNANSWERED;
+        if (p->directory->kind == HUSK_KNOWN_FILE) /* any other that the host has put there has other times */
+            return !result && S_ISREG(s->st_mode) && s->st_dev == table()->host_dev && !(s->st_ino >> 32) &&
+                was_roots(s) ? 0 : UNANSWERED;
         if (result == -ENOENT)
             return result;
         if (result || p->directory->kind != HUSK_DIRECTORY || s->st_dev != table()->host_dev || s->st_ino >> 32)
@@ -207,21 +229,6 @@ static HERE long look(struct place *p, struct stat *s, int follows)
         if (links == MOST_LINKS || !follow(p))
             return UNANSWERED;
     }
-}
-
-static INLINE int64_t changed_ns(const struct stat *s)
-{
-    return s->st_ctim.tv_sec * 1000000000 + s->st_ctim.tv_nsec;
-}
-
-/* Has husk seen that this file is root's? */
-static INLINE int was_roots(const struct stat *s)
-{
-    const struct husk_roots *r = &table()->roots[s->st_ino & (HUSK_ROOTS_COUNT - 1)];
-
-    return __atomic_load_n(&r->ino, __ATOMIC_ACQUIRE) == s->st_ino &&
-        __atomic_load_n(&r->changed_ns, __ATOMIC_ACQUIRE) == changed_ns(s) &&
-        __atomic_load_n(&r->ino, __ATOMIC_ACQUIRE) == s->st_ino;
 }
 
 /* Files of the host's root are shown to a guest without an owner, as all are that its namespace has no ids for. Is this
@@ -375,7 +382,7 @@ static INLINE long answer_open(const char *name, unsigned flags)
     result = direct(SYS_openat, AT_FDCWD, (long)p.path, flags, 0);
     if (result < 0)
         return UNANSWERED;
-    if (s.st_nlink == 1 && is_roots(&p, &s)) /* a mount may show the file by another name */
+    if (is_roots(&p, &s))
         remember(&s, changes);
     return result;
 }
@@ -385,7 +392,7 @@ static INLINE long answer_fstat(int fd, struct stat *to)
     if (direct(SYS_fstat, fd, (long)to, 0, 0))
         return UNANSWERED;
     const struct husk_opened *o = opened(to->st_ino);
-    if (!S_ISREG(to->st_mode) || to->st_nlink != 1 || to->st_dev != table()->host_dev ||
+    if (!S_ISREG(to->st_mode) || (to->st_nlink != 1 && table()->links_shown) || to->st_dev != table()->host_dev ||
         __atomic_load_n(&o->ino, __ATOMIC_ACQUIRE) != to->st_ino ||
         o->changed_s != (uint64_t)to->st_ctim.tv_sec || o->changed_ns != (uint64_t)to->st_ctim.tv_nsec ||
         o->changes != __atomic_load_n(&table()->changes, __ATOMIC_ACQUIRE) || to->st_uid != table()->unknown_uid ||

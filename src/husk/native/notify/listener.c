@@ -282,6 +282,8 @@ static PyMethodDef Listener_methods[] = {
      "cache_losses(): how often C itself forgot everything that it was taught"},
     {"cache_direct", (PyCFunction)fast_py_cache_direct, METH_VARARGS,
      "cache_direct(table_fd, root_fd, name): guests see this host directory in their own root"},
+    {"cache_links", (PyCFunction)fast_py_cache_links, METH_NOARGS,
+     "cache_links(): a file with several names is about to be opened through a mount"},
     {"cache_off", (PyCFunction)fast_py_cache_off, METH_NOARGS,
      "cache_off(): answer nothing from the name cache any more"},
     {"cache_forget", (PyCFunction)fast_py_cache_forget, METH_VARARGS,
