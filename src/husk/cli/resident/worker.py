@@ -28,37 +28,39 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 PATIENCE = 2.0  # seconds for a client to send its request
-QUIET = 5  # milliseconds without a client; where runs follow each other closely, the next one is there by then
+QUIET = 0.005  # seconds without a client; where runs follow each other closely, the next one is there by then
 TAKEN, SERVED, STALE = b"t", b"r", b"s"  # what the zygote is told
 CANNOT_FLUSH = 120  # Python's own exit code for it
 
 
-def work(listening: _socket.socket, zygote: int, told: int, is_current: Callable[[], bool]) -> None:
-    """Does not return. `zygote` hangs up when the zygote has ended; `told` tells it what this worker does."""
+def work(listening: _socket.socket, zygote: _socket.socket, is_current: Callable[[], bool]) -> None:
+    """Does not return. The zygote is told what this worker does, and hangs up when it has ended or wants it to end."""
     mine, variables, client = own_facts(), StartVariables(), client_program()
     prepared, tried = None, False
+    asked = select.epoll()
+    # One client wakes one worker: of those that are ready, the one that waits longest.
+    asked.register(listening.fileno(), select.EPOLLIN | select.EPOLLEXCLUSIVE)
+    asked.register(zygote.fileno(), select.EPOLLRDHUP)
     while True:
-        asked = select.poll()
-        asked.register(listening.fileno(), select.POLLIN)
-        asked.register(zygote, 0)
         found = dict(asked.poll(None if tried else QUIET))
         if not found:
             prepared, tried = _prepare(), True
             continue
-        if zygote in found:
+        if zygote.fileno() in found:
             _leave(prepared)
         try:
             fd, _ = listening._accept()  # type: ignore[attr-defined]
         except BlockingIOError:
             continue
         break
-    os.write(told, TAKEN)
+    asked.close()
+    _tell(zygote, TAKEN)
     connection = _socket.socket(fileno=fd)
     connection.settimeout(PATIENCE)
     listening.close()
     try:
         if not is_current():
-            os.write(told, STALE)
+            _tell(zygote, STALE)
             raise NotServed
         if mine is None or facts_of_peer(connection, client) != mine:
             raise NotServed
@@ -71,7 +73,7 @@ def work(listening: _socket.socket, zygote: int, told: int, is_current: Callable
         if options.help or options.detach or options.policy.terminal or options.policy.interactive:
             raise NotServed
         _promise(connection)
-        os.write(told, SERVED)
+        _tell(zygote, SERVED)
     except Exception:
         connection.close()  # at once: the client waits for it
         _leave(prepared)
@@ -83,6 +85,13 @@ def work(listening: _socket.socket, zygote: int, told: int, is_current: Callable
     _report(connection, code)
     # The box has ended and holds nothing of the host any more. Its own directory is removed after the client knows.
     _leave(prepared)
+
+
+def _tell(zygote: _socket.socket, what: bytes) -> None:
+    try:
+        zygote.send(what)
+    except OSError:
+        pass  # it has ended; the run goes on
 
 
 class NotServed(Exception):

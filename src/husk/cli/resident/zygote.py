@@ -1,8 +1,9 @@
 """cli: the process that stays: it has imported all that a run needs, and forks a worker for each run.
 
 It never sees a request, a guest or a caller's environment: a worker that waits for a client is forked ahead, and the
-next one when that is taken. It has one thread. It ends when nothing was served for a while, when husk's installation
-has changed, or when its socket was removed; runs that go on are not touched.
+next one when that is taken; where runs follow each other, several wait. It has one thread. It ends when nothing was
+served for a while, when husk's installation has changed, or when its socket was removed; runs that go on are not
+touched.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ LOOKS = 10.0  # seconds between two looks whether the socket is still there
 # Seconds until the next worker is forked, if no client asks for it and no run ends: the run that has just begun goes
 # first.
 PAUSE = 0.03
+# One worker waits, and one more for each run that began within RECENT seconds: to make a worker takes longer than a
+# short run.
+RECENT = 5.0
+MOST_WAITING = 4
 LOCK_FD, PLACE_FD = 3, 4  # from native/client/resident_place.c: the lock is held for as long as this process lives
 BACKLOG = 64
 
@@ -58,68 +63,97 @@ def serve(name: str, idle: float = IDLE) -> int:
     return 0
 
 
+class Worker:
+    """As the zygote knows it. The socket tells what it does, and hangs up when one of both ends."""
+
+    def __init__(self, process: int, socket: _socket.socket) -> None:
+        self.process, self.socket = process, socket
+        self.waits = True  # for a client
+        self.serves = False  # does a run
+
+
 class Zygote:
     def __init__(self, listening: _socket.socket, installation: Installation) -> None:
         self._listening, self._installation = listening, installation
-        # Workers hold the reading end of `alive`. It hangs up when this process ends, however it ends.
-        self._alive = os.pipe2(os.O_CLOEXEC)
-        self._told: dict[int, int] = {}  # a worker's pipe: its process
-        self._spare = 0  # the worker that waits
-        self._due = 0.0  # when the next one is forked, if nothing else is a reason to
-        self._serving: set[int] = set()  # workers that do a run
+        self._workers: dict[int, Worker] = {}  # by descriptor, the oldest first
+        self._begun: list[float] = []  # when the last runs began
+        self._due = 0.0  # when the next worker is forked, if nothing else is a reason to
         self.stale = self.served = False
 
     @property
     def runs(self) -> bool:
-        return bool(self._serving)
+        return any(worker.serves for worker in self._workers.values())
 
     def prepare(self) -> None:
-        """Fork the next worker."""
-        hears, tells = os.pipe2(os.O_CLOEXEC)
-        worker = os.fork()
-        if worker == 0:
+        """Fork one more worker that waits."""
+        mine, its = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+        process = os.fork()
+        if process == 0:
             try:
-                os.close(hears)
-                os.close(self._alive[1])
-                for fd in (LOCK_FD, PLACE_FD, *self._told):
+                mine.close()
+                for fd in (LOCK_FD, PLACE_FD, *self._workers):
                     os.close(fd)
-                work(self._listening, self._alive[0], tells, self._installation.is_current)
+                work(self._listening, its, self._installation.is_current)
             finally:
                 os._exit(1)
-        os.close(tells)
-        self._told[hears] = self._spare = worker
+        its.close()
+        self._workers[mine.fileno()] = Worker(process, mine)
+        self._due = time.monotonic() + PAUSE
 
     def wait(self, seconds: float) -> None:
         """Until something has happened."""
+        waiting = self._waiting()
         asked = select.poll()
-        if not self._spare:
+        if not waiting:
             asked.register(self._listening.fileno(), select.POLLIN)
-            seconds = min(seconds, max(0.0, self._due - time.monotonic()))
-        for hears in self._told:
-            asked.register(hears, select.POLLIN)
-        found = dict(asked.poll(seconds * 1000 + 1))
-        for hears in [hears for hears in self._told if hears in found]:
-            self._hear(hears)
-        due = self._listening.fileno() in found or time.monotonic() >= self._due
-        if not self._spare and not self.stale and due:
+        for fd in self._workers:
+            asked.register(fd, select.POLLIN)
+        found = dict(asked.poll(min(seconds, self._rest(len(waiting))) * 1000 + 1))
+        for fd in [fd for fd in self._workers if fd in found]:
+            self._hear(self._workers[fd])
+        waiting = self._waiting()
+        missing = self._wanted() - len(waiting)
+        if missing < 0:
+            for worker in waiting[missing:]:
+                self._dismiss(worker)
+        elif missing and not self.stale and (self._listening.fileno() in found or time.monotonic() >= self._due):
             self.prepare()
 
-    def _hear(self, hears: int) -> None:
-        said = os.read(hears, 16)
+    def _waiting(self) -> list[Worker]:
+        return [worker for worker in self._workers.values() if worker.waits]
+
+    def _wanted(self) -> int:
+        """How many workers are to wait."""
+        since = time.monotonic() - RECENT
+        self._begun = [begun for begun in self._begun if begun > since]
+        return min(1 + len(self._begun), MOST_WAITING)
+
+    def _rest(self, waiting: int) -> float:
+        """Seconds until a worker is to be forked, or until fewer are to wait."""
+        now = time.monotonic()
+        if waiting < self._wanted():
+            return max(0.0, self._due - now)
+        return max(0.0, self._begun[0] + RECENT - now) if self._begun else RECENT
+
+    def _dismiss(self, worker: Worker) -> None:
+        """It ends, unless a client has come to it meanwhile."""
+        worker.waits = False
+        worker.socket.shutdown(_socket.SHUT_WR)
+
+    def _hear(self, worker: Worker) -> None:
+        said = worker.socket.recv(16)
         self.stale |= STALE in said
-        if TAKEN in said and self._told[hears] == self._spare:
-            self._spare, self._due = 0, time.monotonic() + PAUSE
+        if TAKEN in said:
+            worker.waits = False
+            self._begun.append(time.monotonic())
+            self._due = time.monotonic() + PAUSE
         if SERVED in said:
-            self._serving.add(self._told[hears])
-            self.served = True
+            worker.serves = self.served = True
         if said == b"":
-            worker = self._told.pop(hears)
-            os.close(hears)
-            os.waitpid(worker, 0)
-            self._serving.discard(worker)
+            del self._workers[worker.socket.fileno()]
+            worker.socket.close()
+            os.waitpid(worker.process, 0)
             self._due = 0.0  # a run is over, and the processor idle
-            if worker == self._spare:  # it died while it waited
-                self._spare = 0
 
 
 class Installation:
