@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+import husk as api
 from tests.lib import guest_trees as trees
 from tests.lib.build_guests import guest_programs
 from tests.lib.harness import GUESTS, NATIVE_ONLY
@@ -56,9 +57,10 @@ def user() -> Iterator[User]:
 @pytest.mark.both_settings
 @pytest.mark.parametrize(
     "program",
-    [["files_changes"], ["files_changes", "1"], ["files_changes", "2"], ["files_own"], ["files_renames"]],
-    ids=["plain", "random", "another", "own", "renames"],
-)
+    [["files_changes"], ["files_changes", "1"], ["files_changes", "2"], ["files_own"], ["files_renames"],
+     ["files_truncated"]],
+    ids=["plain", "random", "another", "own", "renames", "truncated"],
+)  # fmt: skip
 def test_same_as_linux(user: User, program: list[str]) -> None:
     native = user.folder("native")
     name, *seed = program
@@ -166,6 +168,37 @@ def test_c_gives_them_mode_times_and_name(user: User, mode: str) -> None:
     assert calls < 500 and all_calls - calls > 350, (calls, all_calls)
     assert changes == told
     assert ["added", "/work/e/f49"] in changes and len(changes) == 104
+
+
+TRUNCATING = """
+i=0; while [ $i -lt 100 ]; do echo some text > f$i; i=$((i+1)); done
+i=0; while [ $i -lt 100 ]; do echo other > f$i; i=$((i+1)); done
+i=0; while [ $i -lt 100 ]; do read text < f$i; [ "$text" = other ] || exit 3; i=$((i+1)); done
+rm f?; mv f10 f11; echo kept > f12
+"""
+
+
+@pytest.mark.parametrize("where", ["mkdir /work/own; cd /work/own", "cd /tmp"], ids=["own", "sticky"])
+def test_c_truncates_them(user: User, where: str) -> None:
+    calls, changes = counted(user, "on", "on", where + TRUNCATING, "cow")
+    all_calls, told = counted(user, "off", "off", where + TRUNCATING, "cow")
+    assert calls < 150 and all_calls > 300, (calls, all_calls)
+    assert changes == told
+    assert len(changes) == (89 if where == "cd /tmp" else 90)
+
+
+def test_a_later_run_truncates_them() -> None:
+    """A file that an earlier run made."""
+    found = []
+    for in_python in (False, True):
+        with api.Sandbox() as box:
+            if in_python:
+                box.on("openat")(lambda call: None)
+            box.run(["/bin/sh", "-c", "mkdir d; : > d/made; for i in 1 2 3 4 5 6 7 8; do echo $i > d/f; done"])
+            later = box.run(["/bin/sh", "-c", ": > d/new; for i in 1 2 3 4; do echo again > d/f; done"])
+            found.append((sorted((change.path, change.kind) for change in later.changes), box.read("d/f")))
+    assert found[0] == found[1]
+    assert ("/workspace/d/f", "changed") in found[0][0]
 
 
 MISSING = """

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 ROOM, NAME_COSTS = 32 << 20, 300  # bytes for all names together
-MADE_BY_C = {"a": "added", "d": "deleted", "m": "metadata"}
+MADE_BY_C = {"a": "added", "c": "changed", "d": "deleted", "m": "metadata"}
 
 
 class Name:

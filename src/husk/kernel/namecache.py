@@ -10,6 +10,7 @@ import os
 import stat as st
 
 from husk.kernel.made_files import MadeFiles
+from husk.kernel.straight_names import links_on_the_way, straight
 from husk.vfs.host_view import MISSING, given_view
 from husk.vfs.layer.inodes import LayerDir
 from husk.vfs.node import ROOT_CONTEXT, Dir
@@ -103,9 +104,9 @@ class NameCache:
                 self._notice_losses()
                 for number in _numbers(start, name):
                     if (number, name[:cut]) not in self._settled:
-                        there = self._directory(call, start, name[:cut])
-                        if there is not None and not self._teach_directory(number, name[:cut], there):
-                            self._teach_own(call, number, name[:cut], there)
+                        found = straight(self._vfs, call, start, name[:cut])
+                        if found is not None and not self._teach_directory(number, name[:cut], *found):
+                            self._teach_own(call, number, name[:cut], found[0])
         except OSError:
             pass  # as in `learn`
 
@@ -118,7 +119,7 @@ class NameCache:
     def _learn(self, call: Context, number: int, start: Dir, name: bytes, links: int) -> None:
         """Teach the directory it lies in, and itself if it is one. Where the box has changed something in that
         directory, teach only this one name."""
-        name = name.removesuffix(b"/")
+        name = (name[:-1] if name.endswith(b"/.") else name).removesuffix(b"/")
         cut = name.rfind(b"/") + 1
         if not self.cached or name[cut:] in (b"", b".", b".."):
             return
@@ -134,11 +135,12 @@ class NameCache:
                     self._teach_target(call, start, name, links)
                 return
             if (number, name[:cut]) not in self._settled:
-                there = self._directory(call, start, name[:cut])
-                if there is None:
+                found = straight(self._vfs, call, start, name[:cut])
+                if found is None:
                     self._teach_absent(call, number, start, name[:cut])
                     return
-                if not self._teach_directory(number, name[:cut], there):
+                there = found[0]
+                if not self._teach_directory(number, name[:cut], *found):
                     if there.tree.cacheable_by_name:
                         if len(self._mixed) >= DIRECTORIES_MAX:
                             self._mixed.clear()
@@ -147,13 +149,16 @@ class NameCache:
                             self._teach_target(call, start, name, links)
                     return
             # The directory is taught; what was missing can only be that the name is a directory itself, or a link.
-            below = self._directory(call, start, name + b"/")
+            below = straight(self._vfs, call, start, name + b"/")
             key = (number, name + b"/")
-            if below is None or self._settled.get(key) != (below.placeholder or 0):
-                if below is not None and self._teach_directory(number, name + b"/", below) and below.placeholder:
-                    self._teach_directory(below.placeholder, b"", below)
-                elif below is None:
-                    self._teach_target(call, start, name, links)
+            if below is None:
+                self._teach_target(call, start, name, links)
+            elif (
+                self._settled.get(key) != (place := below[0].placeholder or 0)
+                and self._teach_directory(number, name + b"/", *below)
+                and place
+            ):
+                self._teach_directory(place, b"", below[0])
 
     def _teach_target(self, call: Context, start: Dir, name: bytes, links: int) -> None:
         """Teach where an absolute symbolic link leads: C reads the link itself, and goes on from there."""
@@ -172,12 +177,14 @@ class NameCache:
         words = key.rstrip(b"/").split(b"/")
         for end in range(len(words) - 1, 0 if key[:1] == b"/" else -1, -1):
             above = b"/".join(words[:end]) + b"/" if end else b""
-            directory = self._directory(call, start, above)
-            if directory is None:
+            found = straight(self._vfs, call, start, above)
+            if found is None:
                 continue
+            directory, asked = found
             view = directory.tree.names_view(directory)
             rest = [word for word in words[end:] if word]
-            if not rest or len(rest[0]) > NAME_MAX or any(word in (b".", b"..") for word in rest):
+            # Of what lies behind the first one, the host sees that this is missing.
+            if not rest or len(rest[0]) > NAME_MAX or rest[0] in (b".", b".."):
                 return
             if view is None and not directory.tree.may_be_own(directory):
                 return
@@ -187,46 +194,22 @@ class NameCache:
                 if view is None:
                     self._tell(number, key, directory, MISSING, b"")
                     return
-                rel = b"/".join([view.rel, *rest] if view.rel else rest) + b"/"
+                rel = b"/".join([base, *rest] if (base := asked or view.rel) else rest) + b"/"
                 self._tell(number, key, directory, view, rel, absent=True)
             except OSError:
                 pass
             return
 
-    def _directory(self, call: Context, start: Dir, key: bytes) -> Dir | None:
-        """The directory `key` leads to, if the guest may search it."""
-        try:
-            directory = self._vfs.walk(call, start, key) if key else start
-            if not isinstance(directory, Dir):
-                return None
-            self._vfs.access_node(call, directory, os.X_OK)
-            return directory if self._straight(start, key, directory) else None
-        except OSError:
-            return None
-
-    def _straight(self, start: Dir, key: bytes, directory: Dir) -> bool:
-        """Does `key` lead there without a symbolic link that a host process could change unnoticed? Links at the top of
-        the image (/lib, /bin) are the box's own."""
-        if key[:1] == b"/":
-            top = key.split(b"/", 2)[1]
-            target = self._vfs.root.tree.fixed_link(self._vfs.root, top)
-            text = b"/" + target + key[1 + len(top) :] if target else key
-        else:
-            text = self._vfs.path_of(start) + b"/" + key
-        if b".." in text:
-            return False
-        words = [word for word in text.split(b"/") if word not in (b"", b".")]
-        return b"/" + b"/".join(words) == self._vfs.path_of(directory)
-
-    def _teach_directory(self, number: int, key: bytes, directory: Dir) -> bool:
-        """False: not all of its names are the host's."""
+    def _teach_directory(self, number: int, key: bytes, directory: Dir, asked: bytes = b"") -> bool:
+        """False: not all of its names are the host's. The host is `asked` for that name, if it is not the plain one."""
         view = directory.tree.names_view(directory)
         if view is None:
             return False
         if len(self._settled) >= DIRECTORIES_MAX:
             self._settled.clear()
         self._settled[number, key] = directory.placeholder or 0
-        self._tell(number, key, directory, view, view.rel + b"/" if view.rel else b"")
+        rel = asked or view.rel
+        self._tell(number, key, directory, view, rel + b"/" if rel else b"")
         # Where a guest watches C changes nothing, and this look at the directory would be seen.
         if not self.watched and directory.tree.plain_changes(directory):
             self._listener.cache_changes(number, key, os.path.join(self._vfs.path_of(directory), b""))
@@ -302,7 +285,7 @@ class NameCache:
             self._note_links(node, host)
             with self._vfs.lock:  # else C may change the file's mode before this is told
                 view = node.tree.handle_view(node, host.st_dev, host.st_ino)
-                if view is not None and made:
+                if view is not None and made and not node.tree.writes_to_host:
                     self._listener.cache_made(fd, view.showing)
                 elif view is not None:
                     self._listener.cache_handle(host.st_dev, host.st_ino, view.showing)
@@ -337,15 +320,16 @@ class NameCache:
             if program.interpreter is not None:
                 interpreter = _exact(program.interpreter, program.interpreter_fd)
             try:
-                link = _final_link(call, self._vfs, name)
+                links = links_on_the_way(self._vfs, call, name)
             except OSError:  # what cannot be walked twice cannot be taught
                 return
-            if file is not None and interpreter is not None and link is not None:
-                for node in (program.node, program.interpreter):
+            if file is not None and interpreter is not None and links is not None:
+                for node in (program.node, program.interpreter, *(link.node for link in links)):
                     place = node.tree.name_of(node) if node is not None else None
                     if place is not None:
                         self._program_homes.add(id(place[0]))
-                self._listener.program_learn(name, file, interpreter, *link, info, named, unasked)
+                known = [(link.root_fd, link.where, link.text) for link in links]
+                self._listener.program_learn(name, file, interpreter, known, info, named, unasked)
 
     def forget(self, directory: Dir, structural: bool) -> None:
         """Called by the vfs before a change becomes visible. C comes first: an application's signal handler may raise
@@ -381,18 +365,3 @@ def _exact(node: Node | None, fd: int) -> ExactFile | None:
     host = os.fstat(fd)
     where = node.tree.unchanged_file(node) if node is not None else None
     return None if where is None else (*where, host.st_dev, host.st_ino, host.st_size, host.st_ctime_ns)
-
-
-def _final_link(call: Call, vfs: Vfs, name: bytes) -> tuple[bytes, bytes] | None:
-    """(where, text) of a symbolic link at the end of `name`, empty where there is none; None: cannot be taught."""
-    node = vfs.walk(call, vfs.root, name, follow=False)
-    if node.kind != st.S_IFLNK:
-        return b"", b""
-    text = node.tree.readlink(call, node)
-    where = node.tree.unchanged_link(node)
-    if b"/" in text or len(text) > 255 or where is None:
-        return None
-    if not where:
-        return b"", b""  # in an image, which does not change
-    end = vfs.walk(call, vfs.root, name[: name.rfind(b"/") + 1] + text, follow=False)
-    return (where, text) if end.kind == st.S_IFREG else None

@@ -533,9 +533,9 @@ class Tree:
         """Directory descriptor and name of the host file that is `node`, if the guest cannot change it."""
         return None
 
-    def unchanged_link(self, node: Node) -> bytes | None:
-        """The name, beneath its lower tree, of a symbolic link that the guest has not changed; empty where the host
-        cannot change it either; None: it is none."""
+    def unchanged_link(self, node: Node) -> tuple[int, bytes] | None:
+        """Directory descriptor and name of a host's symbolic link that the guest has not changed; an empty name where
+        the host cannot change it either; None: it is none."""
         return None
 
     def fixed_link(self, directory: Dir, name: bytes) -> bytes:

@@ -86,15 +86,18 @@ static bool describe(const struct fast_direct *direct, const struct fast_known_p
         record->interpreter = exact(&known->interpreter);
         record->interpreter_at = put_path(direct, record, &used, known->interpreter.rel);
     }
-    if (known->link) {
-        record->link_at = put_path(direct, record, &used, known->link);
-        record->link_text_at = put(record, &used, known->link_text, strlen(known->link_text) + 1);
+    record->links_at = (uint16_t)used;
+    record->link_count = (uint16_t)known->link_count;
+    for (unsigned i = 0; i < known->link_count; i++) {
+        const struct fast_known_link *link = &known->links[i];
+        if (link->root_fd != direct->root_fd || !put_path(direct, record, &used, link->where) ||
+            !put(record, &used, link->text, strlen(link->text) + 1))
+            return false;
     }
     used = (used + 7) & ~(size_t)7;
     record->info_at = put(record, &used, known->info, known->info_size);
     record->info_size = (uint16_t)known->info_size;
-    if (!record->program_at || !record->info_at || (interpreted && !record->interpreter_at) ||
-        (known->link && (!record->link_at || !record->link_text_at)))
+    if (!record->program_at || !record->info_at || (interpreted && !record->interpreter_at))
         return false;
     struct husk_exec_info *told = (void *)(record->text + record->info_at);
     told->flags |= HUSK_DIRECT_NAMES;

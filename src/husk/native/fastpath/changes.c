@@ -305,10 +305,34 @@ static int make_own(Listener *self, const struct seccomp_notif *notif, const str
     return fd;
 }
 
+/* Truncate one that is there, for writing. -1: nothing happened. */
+static int truncate_own(Listener *self, const struct seccomp_notif *notif, const struct fast_resolved *path,
+                        uint32_t flags)
+{
+    struct fast_cache *cache = self->cache;
+    struct fast_changes *changes = self->changes;
+    struct stat s;
+    int fd = -1;
+    if (flags & O_EXCL || !(flags & O_TRUNC) || !(flags & O_ACCMODE) || !guest_has_free_fd(notif->pid) ||
+        !fast_own_enter(cache, path, FAST_TRUNCATE))
+        return -1;
+    if (begin(changes, 1 + noted_size(path))) {
+        if (notify_is_valid(self->fd, notif->id))
+            fd = fast_own_truncate(cache, path, (int)(flags & (O_ACCMODE | O_APPEND | O_NONBLOCK)), &s);
+        if (fd >= 0) {
+            note(changes, "C", 1);
+            note_own_name(changes, path);
+        }
+        pthread_mutex_unlock(&changes->lock);
+    }
+    fast_own_leave(cache);
+    return fd;
+}
+
 static bool create_own(Listener *self, const struct seccomp_notif *notif, const struct fast_resolved *path,
                        uint32_t flags, uint32_t mode)
 {
-    int fd = make_own(self, notif, path, flags, mode);
+    int fd = path->dir->missing ? make_own(self, notif, path, flags, mode) : truncate_own(self, notif, path, flags);
     if (fd < 0)
         return false;
     int got = notify_inject_fd_pinned(self->fd, notif, fd, flags & O_CLOEXEC);
@@ -331,7 +355,7 @@ static bool create(Listener *self, const struct seccomp_notif *notif, const stru
         !find(self->cache, asker, dirfd, name, &place.path))
         return false;
     if (place.path.own)
-        return place.path.dir->missing && create_own(self, notif, &place.path, flags, mode);
+        return create_own(self, notif, &place.path, flags, mode);
     if (!enter_host(self->cache, &place, 3))
         return false;
     int fd = make_file(self, notif, &place, flags, &mode);
@@ -624,8 +648,10 @@ static bool set_in_layer(Listener *self, const struct seccomp_notif *notif, cons
 {
     struct fast_changes *changes = self->changes;
     bool done = false;
-    /* A set-uid file is Python's, which notices when it is written to. */
-    if (when ? fast_own_is_past(path) : mode & 06000 || !fast_own_enter(self->cache, path, FAST_SET_MODE))
+    /* A set-uid file is Python's, which notices when it is written to, and one that may be running. */
+    if (when ? fast_own_is_past(path)
+             : mode & 06000 || (path->dir->showing.given.st_mode & 0111 && !(mode & 0111)) ||
+                   !fast_own_enter(self->cache, path, FAST_SET_MODE))
         return false;
     if (begin(changes, 1 + noted_size(path))) {
         done = notify_is_valid(self->fd, notif->id) && (when ? fast_own_set_times(self->cache, path, when)

@@ -209,6 +209,13 @@ struct fast_exact_file {
     char *rel; /* points into the strings behind the program's struct */
 };
 
+/* A symbolic link on the way from the name to the program. */
+#define FAST_MOST_LINKS 4
+struct fast_known_link {
+    int root_fd; /* borrowed likewise */
+    char *where, *text;
+};
+
 struct fast_known_program {
     struct fast_known_program *next; /* owned by the table */
     struct fast_exact_file program, interpreter; /* interpreter.rel NULL: none */
@@ -216,7 +223,8 @@ struct fast_known_program {
     bool named; /* in the root of the guests its name is the loader */
     uint32_t info_size;
     /* All strings lie behind the struct, in the same allocation. */
-    char *link, *link_text; /* a symbolic link at the end of the name (same directory), and its text; NULL: none */
+    unsigned link_count;
+    struct fast_known_link links[FAST_MOST_LINKS];
     char *info;             /* struct husk_exec_info and its strings */
     char *key;              /* absolute guest path */
 };

@@ -211,11 +211,17 @@ static bool is_free(const struct fast_own *own, const struct own_name *one)
     return !one || one->entry == own->none;
 }
 
-/* May the guest make names in the directory, or take them from it, whichever they are? */
-static bool is_open(struct fast_cache *cache, const struct fast_own *own, bool take)
+static bool is_its_own(const struct fast_cache *cache, const struct own_name *one)
 {
-    const struct stat *shown = &own->shown;
-    return fast_permits(cache, shown, 3) && (!take || !(shown->st_mode & S_ISVTX) || shown->st_uid == cache->uid);
+    return one->entry && one->entry->showing.given.st_uid == cache->uid;
+}
+
+/* Can C take the name from the directory, and may the guest, if it may write there? In a sticky one (/tmp) it has to
+ * own the file, or the directory. */
+static bool may_take(const struct fast_cache *cache, const struct fast_own *own, const struct own_name *one)
+{
+    return one && one->number &&
+           (!(own->shown.st_mode & S_ISVTX) || own->shown.st_uid == cache->uid || is_its_own(cache, one));
 }
 
 /* Since the name was looked up another thread may have changed it. */
@@ -227,10 +233,11 @@ static bool may(struct fast_cache *cache, const struct fast_resolved *path, enum
     case FAST_MAKE:
         return layer->known < MOST_KNOWN && fast_lock_has_room(layer->lock) && is_free(path->own, one);
     case FAST_REMOVE:
-        return one && one->number;
+        return may_take(cache, path->own, one);
     case FAST_SET_MODE:
-        return layer->known < MOST_KNOWN && one && one->number && one->entry &&
-               one->entry->showing.given.st_uid == cache->uid;
+        return layer->known < MOST_KNOWN && one && one->number && is_its_own(cache, one);
+    case FAST_TRUNCATE:
+        return one && one->number && is_its_own(cache, one);
     }
     return false;
 }
@@ -238,7 +245,8 @@ static bool may(struct fast_cache *cache, const struct fast_resolved *path, enum
 bool fast_own_enter(struct fast_cache *cache, const struct fast_resolved *path, enum fast_wish wish)
 {
     struct fast_layer *layer = cache->layer;
-    if ((wish != FAST_SET_MODE && !is_open(cache, path->own, wish == FAST_REMOVE)) || !fast_lock_try(layer->lock))
+    bool names = wish == FAST_MAKE || wish == FAST_REMOVE;
+    if ((names && !fast_permits(cache, &path->own->shown, 3)) || !fast_lock_try(layer->lock))
         return false;
     if (fast_lock_records(layer->lock, 1, size_of(path)) && may(cache, path, wish))
         return true;
@@ -250,13 +258,14 @@ bool fast_own_enter_both(struct fast_cache *cache, const struct fast_resolved *f
                          bool *replaces)
 {
     struct fast_layer *layer = cache->layer;
-    if (from->own->dev != to->own->dev || !is_open(cache, from->own, true) || !is_open(cache, to->own, true) ||
-        !fast_lock_try(layer->lock))
+    if (from->own->dev != to->own->dev || !fast_permits(cache, &from->own->shown, 3) ||
+        !fast_permits(cache, &to->own->shown, 3) || !fast_lock_try(layer->lock))
         return false;
     const struct own_name *one = name_of(from), *other = name_of(to);
     *replaces = !is_free(to->own, other);
-    if (fast_lock_records(layer->lock, 2, size_of(from) + 2 * size_of(to)) && layer->known < MOST_KNOWN && one &&
-        one != other && one->number && one->entry && (!*replaces || other->number))
+    if (fast_lock_records(layer->lock, 2, size_of(from) + 2 * size_of(to)) && layer->known < MOST_KNOWN &&
+        one != other && may_take(cache, from->own, one) && one->entry &&
+        (!*replaces || may_take(cache, to->own, other)))
         return true;
     fast_own_leave(cache);
     return false;
@@ -339,6 +348,22 @@ int fast_own_make(struct fast_cache *cache, const struct fast_resolved *path, in
                                  .when_ns = nanoseconds(x.stx_ctime), .size = (uint32_t)size};
     fast_lock_record(layer->lock, &record, name, NULL);
     layer->known++;
+    return fd;
+}
+
+/* ---- truncating -------------------------------------------------------------------------------------------------- */
+
+int fast_own_truncate(struct fast_cache *cache, const struct fast_resolved *path, int flags, struct stat *opened)
+{
+    const struct own_name *one = name_of(path);
+    const struct fast_showing *showing = &one->entry->showing;
+    unsigned want = (flags & O_ACCMODE) == O_RDWR ? 6 : 2;
+    /* What can be executed may be running, which Python knows. */
+    if (showing->given.st_mode & (06000 | 0111) || !fast_permits(cache, &showing->given, want))
+        return -1;
+    int fd = openat(path->own->files_fd, one->entry->text, flags | O_TRUNC | O_NOCTTY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && fstat(fd, opened) == 0)
+        fast_cache_remember_file(cache, showing, opened);
     return fd;
 }
 

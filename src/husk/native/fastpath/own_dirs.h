@@ -15,7 +15,7 @@ void fast_own_taught(struct fast_cache *cache, uint64_t owner);
 struct fast_dir *fast_own_name(struct fast_own *own, const char *name, size_t size);
 /* May C do this to a file of that name, and does Python leave it room for the record? Then the vfs's lock is C's, until
  * fast_own_leave. */
-enum fast_wish { FAST_MAKE, FAST_REMOVE, FAST_SET_MODE };
+enum fast_wish { FAST_MAKE, FAST_REMOVE, FAST_SET_MODE, FAST_TRUNCATE };
 bool fast_own_enter(struct fast_cache *cache, const struct fast_resolved *path, enum fast_wish wish);
 /* And may the file `from` get the name `to`? `replaces`: another file has that name. */
 bool fast_own_enter_both(struct fast_cache *cache, const struct fast_resolved *from, const struct fast_resolved *to,
@@ -24,6 +24,8 @@ void fast_own_leave(struct fast_cache *cache);
 /* Make the real file; its descriptor, or -1. */
 int fast_own_make(struct fast_cache *cache, const struct fast_resolved *path, int flags, uint32_t mode,
                   struct fast_showing *showing, struct stat *made, int64_t *born_ns);
+/* Truncate the real file, and open it; its descriptor, or -1. */
+int fast_own_truncate(struct fast_cache *cache, const struct fast_resolved *path, int flags, struct stat *opened);
 /* Remove the real file and the name. False: nothing happened; so for the following. */
 bool fast_own_remove(struct fast_cache *cache, const struct fast_resolved *path);
 bool fast_own_set_mode(struct fast_cache *cache, const struct fast_resolved *path, uint32_t mode);

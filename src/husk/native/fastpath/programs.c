@@ -88,17 +88,23 @@ static int open_exact(const struct fast_exact_file *file)
     return -1;
 }
 
-static bool link_unchanged(const struct fast_known_program *program)
+static bool is_unchanged(const struct fast_known_link *link)
 {
     char text[256];
-    if (!program->link)
-        return true;
-    int fd = host_open_beneath(program->program.root_fd, program->link, O_PATH | O_NOFOLLOW, 0);
+    int fd = host_open_beneath(link->root_fd, link->where, O_PATH | O_NOFOLLOW, 0);
     if (fd < 0)
         return false;
     ssize_t n = readlinkat(fd, "", text, sizeof text);
     close(fd);
-    return n > 0 && (size_t)n == strlen(program->link_text) && memcmp(text, program->link_text, n) == 0;
+    return n > 0 && (size_t)n == strlen(link->text) && memcmp(text, link->text, n) == 0;
+}
+
+static bool links_unchanged(const struct fast_known_program *program)
+{
+    for (unsigned i = 0; i < program->link_count; i++)
+        if (!is_unchanged(&program->links[i]))
+            return false;
+    return true;
 }
 
 /* ---- execve ------------------------------------------------------------------------------------------------------ */
@@ -112,7 +118,7 @@ static struct remote_exec *prepare(Listener *listener, const struct seccomp_noti
     *size = guest_string(notif->pid, notif->data.args[ARG_execve_filename], name, sizeof name);
     struct fast_known_program *program = *size > 0 ? find(listener->cache->programs, name, *size) : NULL;
     const char *slash = program ? memrchr(name, '/', *size) : NULL;
-    if (!slash || !fast_cache_find(listener->cache, 0, name, slash - name + 1) || !link_unchanged(program))
+    if (!slash || !fast_cache_find(listener->cache, 0, name, slash - name + 1) || !links_unchanged(program))
         return NULL;
     int program_fd = open_exact(&program->program);
     int interpreter_fd = program->interpreter.rel ? open_exact(&program->interpreter) : -1;
@@ -159,23 +165,46 @@ static char *append(char **end, const char *text, size_t size)
     return start;
 }
 
+/* The strings stay the list's. How many bytes they take; -1: an exception is set. */
+static Py_ssize_t parse_links(PyObject *list, struct fast_known_program *into)
+{
+    Py_ssize_t bytes = 0, count = PyList_Size(list);
+    for (Py_ssize_t i = 0; i < count && i < FAST_MOST_LINKS; i++) {
+        char *where, *text;
+        Py_ssize_t where_size, text_size;
+        int root_fd;
+        if (!PyArg_ParseTuple(PyList_GetItem(list, i), "iy#y#", &root_fd, &where, &where_size, &text, &text_size))
+            return -1;
+        into->links[i] = (struct fast_known_link){root_fd, where, text};
+        bytes += where_size + text_size + 2;
+    }
+    into->link_count = (unsigned)count;
+    if (count <= FAST_MOST_LINKS)
+        return bytes;
+    PyErr_SetString(PyExc_ValueError, "too many links");
+    return -1;
+}
+
 PyObject *fast_py_program_learn(Listener *self, PyObject *args)
 {
     struct fast_exact_file program, interpreter;
-    const char *key, *rel, *interpreter_rel, *link, *link_text, *info;
-    Py_ssize_t key_size, rel_size, interpreter_size, link_size, text_size, info_size;
+    struct fast_known_program given = {0};
+    const char *key, *rel, *interpreter_rel, *info;
+    Py_ssize_t key_size, rel_size, interpreter_size, info_size, link_bytes;
+    PyObject *links;
     int named, unasked;
-    if (!PyArg_ParseTuple(args, "y#(iy#KKKL)(iy#KKKL)y#y#y#pp:program_learn", &key, &key_size, &program.root_fd, &rel,
+    if (!PyArg_ParseTuple(args, "y#(iy#KKKL)(iy#KKKL)O!y#pp:program_learn", &key, &key_size, &program.root_fd, &rel,
                           &rel_size, &program.dev, &program.ino, &program.size, &program.changed_ns,
                           &interpreter.root_fd, &interpreter_rel, &interpreter_size, &interpreter.dev,
-                          &interpreter.ino, &interpreter.size, &interpreter.changed_ns, &link, &link_size, &link_text,
-                              &text_size, &info, &info_size, &named, &unasked))
+                          &interpreter.ino, &interpreter.size, &interpreter.changed_ns, &PyList_Type, &links, &info,
+                          &info_size, &named, &unasked) ||
+        (link_bytes = parse_links(links, &given)) < 0)
         return NULL;
     struct fast_cache *cache = self->cache;
     if (!cache || key_size >= 256 || info_size > HUSK_EXEC_INFO_MAX)
         Py_RETURN_NONE;
     struct fast_known_program *entry =
-        malloc(sizeof *entry + key_size + rel_size + interpreter_size + link_size + text_size + info_size + 6);
+        malloc(sizeof *entry + key_size + rel_size + interpreter_size + link_bytes + info_size + 4);
     if (!entry)
         return PyErr_NoMemory();
     char *end = (char *)(entry + 1);
@@ -184,9 +213,12 @@ PyObject *fast_py_program_learn(Listener *self, PyObject *args)
     entry->key = append(&end, key, key_size);
     entry->program.rel = append(&end, rel, rel_size);
     entry->interpreter.rel = interpreter.root_fd >= 0 ? append(&end, interpreter_rel, interpreter_size) : NULL;
-    if (link_size) {
-        entry->link = append(&end, link, link_size);
-        entry->link_text = append(&end, link_text, text_size);
+    entry->link_count = given.link_count;
+    for (unsigned i = 0; i < given.link_count; i++) {
+        const struct fast_known_link *link = &given.links[i];
+        entry->links[i].root_fd = link->root_fd;
+        entry->links[i].where = append(&end, link->where, strlen(link->where));
+        entry->links[i].text = append(&end, link->text, strlen(link->text));
     }
     entry->info = append(&end, info, info_size);
     Py_BEGIN_ALLOW_THREADS

@@ -170,7 +170,7 @@ static bool access_name(struct fast_cache *cache, const struct fast_asker *asker
     /* For writing ask Python, which knows what is read-only. */
     if (mode & ~7u || mode & 2 || !fast_resolve(cache, asker, dirfd, name, &path))
         return false;
-    enum fast_outcome seen = fast_lookup(&path, O_PATH | O_NOFOLLOW, &fd, &s);
+    enum fast_outcome seen = fast_lookup_following(cache, &path, O_PATH | O_NOFOLLOW, &fd, &s);
     if (seen == FAST_PYTHON)
         return false;
     if (seen == FAST_FOUND) {

@@ -14,9 +14,12 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* Find where the last component begins. False: it is empty, `.`, `..` or too long. */
+/* Find where the last component begins. False: it is empty, `.`, `..` or too long. What ends in "/." is a directory, as
+ * with a slash alone; no change is made by such a name. */
 static bool cut(struct fast_resolved *path, ssize_t size)
 {
+    if (size > 2 && path->name[size - 1] == '.' && path->name[size - 2] == '/')
+        path->name[--size] = 0;
     path->slash = size > 1 && path->name[size - 1] == '/';
     if (path->slash)
         path->name[--size] = 0;

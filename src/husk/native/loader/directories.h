@@ -71,8 +71,9 @@ struct husk_program {
     uint32_t turn;         /* as above */
     uint32_t hash;         /* of the key */
     uint16_t key_size;     /* the name without its NUL */
-    /* Where each string begins in `text`; 0: there is none. As guests see them, but for the link's text. */
-    uint16_t program_at, interpreter_at, link_at, link_text_at;
+    /* Where each string begins in `text`; 0: there is none. As guests see them. */
+    uint16_t program_at, interpreter_at;
+    uint16_t links_at, link_count; /* symbolic links on the way: of each its name, and its text */
     uint16_t info_at, info_size; /* struct husk_exec_info and its strings, at a multiple of 8 */
     uint16_t leads;        /* it makes calls for which it is worth leading the sites of its libraries away */
     uint16_t reserved[12];

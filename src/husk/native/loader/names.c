@@ -48,6 +48,7 @@ struct place {
     uint32_t turn;           /* of the directory, when it was read */
     uint64_t hash;           /* of the whole name, with a slash behind it */
     size_t size, cut, end;   /* of the guest's name: its length, where the last component begins; the length of path */
+    int is_directory;        /* the name had "/." at its end, which is left out */
     char name[LONGEST + 2];  /* as the guest wrote it, and a slash */
     char path[LONGEST_PATH + 1];
 };
@@ -120,9 +121,10 @@ static INLINE int take_last(struct place *p)
  * or UNANSWERED. */
 static HERE long find_place(struct place *p, const char *name)
 {
-    uint64_t hash = HUSK_HASH_BEGIN, cut_hash = hash;
-    size_t i = 0, cut = 0;
+    uint64_t hash = HUSK_HASH_BEGIN, cut_hash = hash, name_hash = hash, above_hash = hash;
+    size_t i = 0, cut = 0, above = 0;
 
+    p->is_directory = 0;
     for (;; i++) {
         if (i == LONGEST || ((i == 0 || PAGE_OFFSET((uint64_t)(name + i)) == 0) && !readable(name + i)))
             return UNANSWERED;
@@ -132,11 +134,22 @@ static HERE long find_place(struct place *p, const char *name)
             break;
         if (i == 0 && byte != '/')
             return UNANSWERED;
-        hash = husk_hash_step(hash, byte);
         if (byte == '/') {
+            above = cut;
+            above_hash = cut_hash;
+            name_hash = hash;
             cut = i + 1;
-            cut_hash = hash;
+            cut_hash = husk_hash_step(hash, byte);
         }
+        hash = husk_hash_step(hash, byte);
+    }
+    if (cut > 1 && i - cut == 1 && p->name[cut] == '.') {
+        i = cut - 1;
+        p->name[i] = 0;
+        p->is_directory = 1;
+        hash = name_hash;
+        cut = above;
+        cut_hash = above_hash;
     }
     p->hash = husk_hash_step(hash, '/');
     p->cut = cut;
@@ -210,6 +223,8 @@ static HERE long look(struct place *p, struct stat *s, int follows)
         long result = direct(SYS_newfstatat, AT_FDCWD, (long)p->path, (long)s, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT);
 
         if (!is_still(p->directory, p->turn))
+            return UNANSWERED;
+        if (p->is_directory && !result && !S_ISDIR(s->st_mode))
             return UNANSWERED;
         if (p->directory->kind == HUSK_KNOWN_FILE) /* any other that the host has put there has other times */
             return !result && S_ISREG(s->st_mode) && s->st_dev == table()->host_dev && !(s->st_ino >> 32) &&
@@ -327,6 +342,8 @@ static INLINE long answer_readlink(const char *name, char *to, int room)
 
     p.size = 0;
     long result = room <= 0 ? UNANSWERED : find_place(&p, name);
+    if (p.size && p.is_directory)
+        return UNANSWERED;
     if (result == UNANSWERED && p.size && is_plain_directory(&p)) /* realpath(3) asks this of /usr each time */
         return -EINVAL;
     if (result)
@@ -464,12 +481,37 @@ HERE int loader_names_open(const char *path, const struct husk_exact *exact)
     return fd;
 }
 
+/* Do the links on the way lead where they led? */
+static INLINE int links_are(const struct husk_program *program)
+{
+    const char *at = program->text + program->links_at, *end = program->text + HUSK_PROGRAM_TEXT;
+    char text[64];
+
+    for (unsigned i = 0; i < program->link_count; i++) {
+        const char *name = at;
+        while (at < end && *at)
+            at++;
+        if (end - at < 2)
+            return 0;
+        at++;
+        long size = direct(SYS_readlinkat, AT_FDCWD, (long)name, (long)text, sizeof text);
+        if (size <= 0 || size == (long)sizeof text || end - at <= size)
+            return 0;
+        for (long j = 0; j < size; j++)
+            if (text[j] != at[j])
+                return 0;
+        if (at[size])
+            return 0;
+        at += size + 1;
+    }
+    return 1;
+}
+
 /* Are program and interpreter what they were? That a descriptor is free is tried as well: the loader needs one, when it
  * is too late for an error. */
 static INLINE int is_unchanged(const struct husk_program *program)
 {
     struct stat s;
-    char link[64];
     const char *text = program->text;
     int fd = loader_names_open(text + program->program_at, &program->program);
 
@@ -480,14 +522,7 @@ static INLINE int is_unchanged(const struct husk_program *program)
         (direct(SYS_newfstatat, AT_FDCWD, (long)(text + program->interpreter_at), (long)&s, AT_SYMLINK_NOFOLLOW) ||
          !is_exact(&s, &program->interpreter)))
         return 0;
-    if (!program->link_at)
-        return 1;
-    const char *wanted = text + program->link_text_at;
-    long size = direct(SYS_readlinkat, AT_FDCWD, (long)(text + program->link_at), (long)link, sizeof link);
-    for (long i = 0; i < size; i++)
-        if (link[i] != wanted[i] || !wanted[i])
-            return 0;
-    return size > 0 && size < (long)sizeof link && !wanted[size];
+    return links_are(program);
 }
 
 /* Comes back only if the program does not start: then the call is made in the ordinary way, which says why. */
@@ -501,6 +536,8 @@ static INLINE long answer_execve(const char *name, long argv, long envp)
 
     if (result)
         return result;
+    if (p.is_directory)
+        return UNANSWERED;
     for (size_t i = 0; i < p.size; i++)
         hash = husk_hash_step(hash, p.name[i]);
     const struct husk_program *program = loader_names_program(p.name, p.size, hash, &turn);

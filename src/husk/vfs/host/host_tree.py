@@ -377,6 +377,13 @@ class HostTree(Tree):
             return None
         return HostView(self.fd, rel, found.dev, showing, host_ino=found.ino)
 
+    def handle_view(self, node: Node, dev: int, ino: int) -> HostView | None:
+        # C tells open files apart by their numbers on the one device.
+        if not isinstance(node, HostNode) or node.kind != st.S_IFREG or node.key != (dev, ino):
+            return None
+        showing = host_showing(self.dev, self.uids, self.gids) if dev == self.root.key[0] and ino < 1 << 32 else None
+        return None if showing is None else HostView(self.fd, b"", dev, showing)
+
     def unchanged_file(self, node: Node) -> tuple[int, bytes] | None:
         return (self.fd, node.rel()) if self.read_only and isinstance(node, HostNode) else None
 

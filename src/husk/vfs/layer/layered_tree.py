@@ -505,10 +505,10 @@ class LayeredTree(Tree):
     def unchanged_file(self, node: Node) -> tuple[int, bytes] | None:
         return (node.lower.fd, node.lower.link_name(node.rel)) if isinstance(node, LowerNode) else None
 
-    def unchanged_link(self, node: Node) -> bytes | None:
+    def unchanged_link(self, node: Node) -> tuple[int, bytes] | None:
         if not isinstance(node, LowerNode):
             return None
-        return node.rel if node.lower.is_host else b""
+        return node.lower.fd, node.rel if node.lower.is_host else b""
 
     def fixed_link(self, directory: Dir, name: bytes) -> bytes:
         assert isinstance(directory, LayerDir)
