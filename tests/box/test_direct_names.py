@@ -223,7 +223,8 @@ import os, sys
 NAMES = ("a", "b", "none", "link", "over", "folder", "own", "foreign", "twin", "sub", "sub/a", "sub/deep/a", "program",
          "closed", "new", "new/a", "none/none", "sub/none", "moved/a", "sub/.", "sub/deep/.", "a/.", "link/.",
          "folder/.", "none/.", "sub/../a", "sub/deep/../../link", "sub/../none", "sub/deep/../a",
-         "sub/deep/../../sub/deep/.", "folder/../a", "none/../a", "a/../b", "none/../none/none", "new/../a", "sub/../..")
+         "sub/deep/../../sub/deep/.", "folder/../a", "none/../a", "a/../b", "none/../none/none", "new/../a",
+         "sub/../..")
 CALLS = {
     "stat": lambda name: shown(os.stat(name)), "lstat": lambda name: shown(os.lstat(name)),
     "read": lambda name: os.access(name, os.R_OK), "run": lambda name: os.access(name, os.X_OK),

@@ -138,12 +138,18 @@ void fast_direct_learn_program(struct fast_cache *cache, const struct fast_known
     set_turn(place, direct->turn);
 }
 
+bool fast_program_identity(pid_t tid, uint64_t identity[2])
+{
+    ssize_t size = sizeof(uint64_t[2]);
+    return guest_read(tid, HUSK_RESIDENT_DATA + HUSK_RES_IDENTITY, identity, size) == size &&
+           (identity[0] || identity[1]);
+}
+
 void fast_direct_leads(struct fast_cache *cache, pid_t tid)
 {
     uint64_t identity[2];
     struct husk_directories *table = cache->direct.table;
-    if (!table || guest_read(tid, HUSK_RESIDENT_DATA + HUSK_RES_IDENTITY, identity, sizeof identity) !=
-                      sizeof identity)
+    if (!table || !fast_program_identity(tid, identity))
         return;
     pthread_rwlock_rdlock(&cache->lock);
     for (unsigned i = 0; i < HUSK_PROGRAM_COUNT; i++) {

@@ -18,6 +18,7 @@ extern const char gate_code[], gate_code_end[];
 #define GATE_MOST 64
 #define GATE_MOST_THREADS 64 /* to find one anew takes a look at all threads of the process */
 #define GATE_FIRST_PAUSE 4 /* ordinary calls that wake the poller */
+#define GATE_MOST_ASKERS 32
 
 /* One gate: one process image that has its pages. */
 struct gate_process {
@@ -54,8 +55,13 @@ struct gate_keeper {
     struct gate_counter {
         pid_t tid, tgid;
         unsigned count, failures, sigactions, opens;
+        unsigned asks; /* all that a gate could have answered */
+        bool asker;    /* its program asked often before */
         uint64_t sigaction;
     } counters[64];
+    /* Programs that asked often: their later processes get a gate at once, before they start threads. The leader's. */
+    struct gate_program { uint64_t identity[2]; } askers[GATE_MOST_ASKERS];
+    unsigned next_asker;
     struct gate_site { uint64_t dev, ino, offset; int nr; } known[64]; /* sites by file, in the order they were found */
     unsigned known_sites;
     struct { uint64_t dev, ino; } libraries[16]; /* whose sites are known */

@@ -21,6 +21,7 @@
 #define OPEN_AFTER 24      /* notified calls of a process before it gets a gate: opening one costs as much, 250 us */
 #define DIRECT_AFTER 6     /* with direct names, which need no poller and are answered at any time */
 #define LED_TRIES 3        /* looks at such a process before it gets a gate: after 6, 12 and 24 calls */
+#define ASKER_CALLS 256     /* of a thread: its program is worth a gate from the second call on */
 #define SPAWN_CALLS 16     /* of rt_sigaction: a thread that makes so many is a child of posix_spawn */
 
 static const struct gate_call CALLS[] = {
@@ -231,6 +232,26 @@ static struct gate_counter *counter_of(struct gate_keeper *keeper, pid_t tid)
     return counter;
 }
 
+static bool is_asker(const struct gate_keeper *keeper, const struct gate_program *program)
+{
+    for (unsigned i = 0; i < GATE_MOST_ASKERS; i++)
+        if (memcmp(&keeper->askers[i], program, sizeof *program) == 0)
+            return true;
+    return false;
+}
+
+/* Count one more; find out at the first whether the program asked often before, and remember if it does. */
+static void count_ask(struct gate_keeper *keeper, struct gate_counter *counter)
+{
+    struct gate_program program;
+    unsigned asks = ++counter->asks;
+    if ((asks != 1 && asks != ASKER_CALLS) || !fast_program_identity(counter->tid, program.identity))
+        return;
+    counter->asker = is_asker(keeper, &program);
+    if (asks == ASKER_CALLS && !counter->asker)
+        keeper->askers[keeper->next_asker++ % GATE_MOST_ASKERS] = program;
+}
+
 /* Would the program rather have its library's call sites led away, the next time it is executed? It starts others, or
  * looks up many names. */
 static bool is_worth_leading(struct gate_keeper *keeper, const struct seccomp_notif *notif)
@@ -269,7 +290,10 @@ bool gate_notified(struct gate_keeper *keeper, const struct seccomp_notif *notif
         return has_asked(keeper, nr);
     if (!asks && !wants_sigaction(keeper, gate, notif, counter))
         return false;
-    unsigned patience = nr == SYS_clone3 ? 1 : keeper->eager || !asks ? 2 : direct ? DIRECT_AFTER : OPEN_AFTER;
+    if (asks && !keeper->lone)
+        count_ask(keeper, counter);
+    bool at_once = keeper->eager || (asks && counter->asker);
+    unsigned patience = nr == SYS_clone3 ? 1 : at_once || !asks ? 2 : direct ? DIRECT_AFTER : OPEN_AFTER;
     if (++counter->count < patience << (keeper->eager ? 0 : counter->failures))
         return false;
     counter->count = 0;
@@ -287,7 +311,7 @@ bool gate_notified(struct gate_keeper *keeper, const struct seccomp_notif *notif
     if ((view.inherited || view.led) && direct && !keeper->eager) {
         if (counter->failures > LED_TRIES)
             counter->failures = LED_TRIES;
-        if (!asks || keeper->lone || counter->failures < LED_TRIES || is_busy(keeper))
+        if (!asks || keeper->lone || (counter->failures < LED_TRIES && !at_once) || is_busy(keeper))
             return false;
     }
     /* Its process id is another process's by now, or it has executed another program without asking. */

@@ -23,6 +23,7 @@
 #define IDLE_NS 60000        /* without a request for this long, it sleeps */
 #define EAGER_IDLE_NS 2000000
 #define LOST_NS 300000       /* as long as this no look takes: others wanted the processor */
+#define USEFUL_NS 20000      /* of polling for each request: then it is worth more than what others do meanwhile */
 #define LONGEST_PAUSE 4096   /* calls that have to come before it is woken, after it was woken in vain */
 #define WORTHWHILE 16        /* requests for which it was worth waking up */
 #define MOST_DECLINED 256    /* in a row, before a gate is left asleep until the poller wakes up again */
@@ -217,12 +218,13 @@ static void fall_asleep(struct gate_keeper *keeper)
     pthread_mutex_unlock(&keeper->lock);
 }
 
-/* Poll until nothing is asked, or another task takes the processor: then there is a hole in time. How many requests
- * there were. */
+/* Poll until nothing is asked, or another task takes the processor (then there is a hole in time) and hardly anything
+ * was asked before that: a notification costs husk more than a request, and two switches. How many requests there were.
+ */
 static unsigned long poll_a_while(struct gate_keeper *keeper, bool *pushed)
 {
-    unsigned long answered = 0;
-    int64_t asked = core_now_ns(), before = asked;
+    unsigned long answered = 0, counted = 0;
+    int64_t asked = core_now_ns(), before = asked, began = asked;
     *pushed = false;
     while (!atomic_load(&keeper->ended)) {
         unsigned found = scan_all(keeper);
@@ -231,8 +233,11 @@ static unsigned long poll_a_while(struct gate_keeper *keeper, bool *pushed)
         answered += found;
         int64_t now = core_now_ns();
         if (now - before > LOST_NS && !keeper->eager) {
-            *pushed = true;
-            break;
+            *pushed = (int64_t)(answered - counted) * USEFUL_NS < before - began;
+            if (*pushed)
+                break;
+            counted = answered;
+            asked = began = now;
         }
         before = now;
         if (found)
