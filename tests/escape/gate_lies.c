@@ -2,12 +2,13 @@
  *
  * gate_lies FILE: what a guest gains by writing into its gate, the memory through which it asks about names without a
  * system call. It finds the gate behind its C library's fstatat, then asks by hand for FILE, which the box does not
- * have: by its name, through the descriptors and working directories of other tasks, with sizes that are too long, and
- * while another thread writes garbage over every slot. Afterwards a child with a gate of its own gets right answers.
+ * have: by its name, through the descriptors and working directories of other tasks, with sizes that are too long, by
+ * telling husk that it holds directories which it never opened, and while another thread writes garbage over every slot. Afterwards a child with a gate of its own gets right answers.
  * Without a gate there is nothing to lie in, and it says so on standard error.
  */
 #include "step.h"
 #include "../../src/husk/native/gate/layout.h"
+#include "../../src/husk/native/loader/resident.h"
 #include <pthread.h>
 
 static uint8_t *base;
@@ -25,6 +26,9 @@ static uint8_t *find_gate(void) {
     return NULL;
 }
 
+/* The directory that a request says it begins in. */
+static uint64_t told_dev, told_ino;
+
 /* Post a request, and wait for a moment: what husk said, or -1000. */
 static long post(int slot_number, long nr, const long args[6], long tid, const char *name, unsigned long size) {
     uint8_t *slot = base + GATE_SLOTS + slot_number * GATE_SLOT_BYTES, *request = slot + GATE_SLOT_REQUEST;
@@ -36,6 +40,8 @@ static long post(int slot_number, long nr, const long args[6], long tid, const c
     memcpy(request + GATE_REQUEST_NR, &nr, 8);
     memcpy(request + GATE_REQUEST_ARGS, args, 48);
     memcpy(request + GATE_REQUEST_TID, &tid, 8);
+    memcpy(request + GATE_REQUEST_DEV, &told_dev, 8);
+    memcpy(request + GATE_REQUEST_INO, &told_ino, 8);
     memcpy(request + GATE_REQUEST_SIZE, &size, 8);
     strncpy((char *)request + GATE_REQUEST_NAME, name, GATE_LONGEST_NAME);
     __atomic_store_n(state, turn | GATE_POSTED, __ATOMIC_SEQ_CST);
@@ -105,6 +111,23 @@ int main(int argc, char **argv) {
             }
         }
     }
+    /* The host's numbers of the working directory, and others near them. */
+    long (*direct)(long, long, long, long, long) = (void *)(uintptr_t)(HUSK_RESIDENT + HUSK_RESIDENT_DIRECT);
+    struct stat here = {0};
+    const char *below[] = {file + 1, up + 3, strrchr(file, '/') + 1};
+    direct(SYS_newfstatat, AT_FDCWD, (long)".", (long)&here, 0);
+    for (long away = -200; away <= 200; away++) {
+        told_dev = here.st_dev + (away % 50 == 0);
+        told_ino = here.st_ino + away;
+        long args[6] = {away % 3 ? AT_FDCWD : 77, (long)below[0], (long)buffer, 0, 0, 0};
+        for (int n = 0; n < 3; n++) {
+            long got = post((n + 3) % GATE_SLOT_COUNT, SYS_newfstatat, args, gettid(), below[n], strlen(below[n]));
+            seen += got >= 0;
+        }
+        if (away % 16 == 0)
+            ask(5);
+    }
+    told_dev = told_ino = 0;
     long args[6] = {(long)"/usr/bin", 1, 0, 0, 0, 0};
     for (long nr = 0; nr < 460; nr++) { /* calls that have no gate */
         static const int gated[] = {SYS_access, SYS_stat, SYS_lstat, SYS_readlink, SYS_newfstatat, SYS_statx,

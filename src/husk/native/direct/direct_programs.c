@@ -138,7 +138,7 @@ void fast_direct_learn_program(struct fast_cache *cache, const struct fast_known
     set_turn(place, direct->turn);
 }
 
-bool fast_program_identity(pid_t tid, uint64_t identity[2])
+bool fast_direct_identity(pid_t tid, uint64_t identity[2])
 {
     ssize_t size = sizeof(uint64_t[2]);
     return guest_read(tid, HUSK_RESIDENT_DATA + HUSK_RES_IDENTITY, identity, size) == size &&
@@ -149,7 +149,7 @@ void fast_direct_leads(struct fast_cache *cache, pid_t tid)
 {
     uint64_t identity[2];
     struct husk_directories *table = cache->direct.table;
-    if (!table || !fast_program_identity(tid, identity))
+    if (!table || !fast_direct_identity(tid, identity))
         return;
     pthread_rwlock_rdlock(&cache->lock);
     for (unsigned i = 0; i < HUSK_PROGRAM_COUNT; i++) {

@@ -22,7 +22,7 @@ bool fast_direct_is_open(const struct fast_cache *cache);
  * the cache's lock. */
 void fast_direct_leads(struct fast_cache *cache, pid_t tid);
 /* Which program it executes, as its loader noted it. False: it notes nothing. */
-bool fast_program_identity(pid_t tid, uint64_t identity[2]);
+bool fast_direct_identity(pid_t tid, uint64_t identity[2]);
 /* Guests lead this call site to direct names. For the receiving thread. */
 void fast_direct_site(struct fast_cache *cache, const struct husk_site *site);
 /* No guest looks up names itself any more. The cache may be NULL. */

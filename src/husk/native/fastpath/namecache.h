@@ -114,6 +114,7 @@ struct fast_starts {
     uint32_t epoch;          /* counts how often all was forgotten; with the write lock */
     struct fast_start kept[FAST_STARTS];
     struct fast_place places[FAST_PLACES];
+    struct fast_place told[FAST_PLACES]; /* the same by device, in the place of the mount, as guests tell them */
 };
 
 /* direct.c: what guests look up themselves. */

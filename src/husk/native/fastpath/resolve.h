@@ -25,6 +25,8 @@ struct fast_asker {
     bool *by_number;  /* set where husk looked for the thread by its number; NULL: nobody asks */
     const char *name; /* the name, terminated, where it was copied already; NULL: it is in the thread's memory */
     size_t name_size; /* less than FAST_LONGEST_NAME */
+    uint32_t start;   /* the placeholder that a name begins in; 0: it is asked for … */
+    uint64_t ino;     /* … and remembered by its number, if the guest told one */
 };
 
 /* What the guest gets: `data` in its memory, if there is any, and a value, or -errno. */
@@ -50,6 +52,8 @@ bool fast_ask(struct fast_cache *cache, const struct fast_asker *asker, int nr, 
 void fast_task_link(char link[FAST_LONGEST_LINK], const struct fast_asker *asker, const char *kind, int fd);
 /* The number of the placeholder that `dirfd` of the thread, or AT_FDCWD, is. False: it is something else. */
 bool fast_start(struct fast_cache *cache, const struct fast_asker *asker, int dirfd, uint32_t *number);
+/* The placeholder that a guest says it holds: whatever it says, it is one of its box. 0: none that is known. */
+uint32_t fast_start_told(struct fast_cache *cache, uint64_t dev, uint64_t ino);
 /* The number of the placeholder that `link`, a link of /proc, leads to. False: it leads elsewhere. */
 bool fast_placeholder(struct fast_cache *cache, const char *link, uint32_t *start);
 /* The host's attributes of a taught directory, asked now. */

@@ -9,6 +9,9 @@
  * Rejected: a duplicate of the guest's descriptor, compared by kcmp. It costs as much, and keeps the guest's open file
  * open: a lock on it (flock) would outlive its last descriptor.
  *
+ * Guests with direct names ask the host themselves which directory it is, and tell husk (gate/entry.S). They may lie: a
+ * number leads to a placeholder of the box, and whoever is in the box may look at the same files.
+ *
  * Which placeholder an inode is was read from the link before. A placeholder is never renamed. Before one is removed
  * all that was taught is forgotten, this included, and its number is never taught again. */
 #include "fastpath/resolve.h"
@@ -132,6 +135,11 @@ static struct fast_place *place_at(struct fast_starts *starts, const struct fast
     return &starts->places[(place->ino * 2654435761u ^ place->mount) % FAST_PLACES];
 }
 
+static struct fast_place *told_at(struct fast_starts *starts, uint64_t ino)
+{
+    return &starts->told[ino * 2654435761u % FAST_PLACES];
+}
+
 /* Learn which placeholder the descriptor is: the guest may exchange what the number stands for at any moment, back and
  * forth, and link and inode must be of one directory. So it is opened once. A duplicate would do that, too; but where
  * the guest closes its own meanwhile, husk would be the last to close a socket, and might have to wait for its peer. */
@@ -146,10 +154,14 @@ static bool learn(struct fast_cache *cache, const struct fast_asker *asker, int 
     snprintf(link, sizeof link, "/proc/self/fd/%d", opened);
     snprintf(info, sizeof info, "/proc/self/fdinfo/%d", opened);
     int file = open(info, O_RDONLY | O_CLOEXEC);
+    struct stat s;
     bool known = file >= 0 && read_identity(file, &place) && fast_placeholder(cache, link, number);
     if (known)
         *place_at(&cache->starts, &place) =
             (struct fast_place){place.mount, place.ino, *number, cache->starts.epoch};
+    if (known && fstat(opened, &s) == 0)
+        *told_at(&cache->starts, s.st_ino) =
+            (struct fast_place){s.st_dev, s.st_ino, *number, cache->starts.epoch};
     if (file >= 0)
         close(file);
     close(opened);
@@ -174,14 +186,33 @@ static bool ask(struct fast_cache *cache, const struct fast_start *kept, const s
     return true;
 }
 
+uint32_t fast_start_told(struct fast_cache *cache, uint64_t dev, uint64_t ino)
+{
+    struct fast_starts *starts = &cache->starts;
+    if (!ino || !starts->numbered || pthread_mutex_trylock(&starts->lock))
+        return 0;
+    const struct fast_place *known = told_at(starts, ino);
+    uint32_t number = known->epoch == starts->epoch && known->mount == dev && known->ino == ino ? known->number : 0;
+    pthread_mutex_unlock(&starts->lock);
+    return number;
+}
+
 bool fast_start(struct fast_cache *cache, const struct fast_asker *asker, int dirfd, uint32_t *number)
 {
     struct fast_starts *starts = &cache->starts;
     char file[FAST_LONGEST_LINK];
     if (dirfd < 0 && dirfd != AT_FDCWD)
         return false;
+    *number = asker->start;
+    if (*number)
+        return true;
     if (!starts->numbered || pthread_mutex_trylock(&starts->lock))
         return walk_to(cache, asker, dirfd, number);
+    if (asker->ino) {
+        bool learnt = learn(cache, asker, dirfd, number);
+        pthread_mutex_unlock(&starts->lock);
+        return learnt || walk_to(cache, asker, dirfd, number);
+    }
     struct fast_start *kept = &starts->kept[((unsigned)asker->tid * 7 + (unsigned)dirfd) % FAST_STARTS];
     if (kept->tid != asker->tid || kept->process != asker->process || kept->fd != dirfd) {
         drop(kept);

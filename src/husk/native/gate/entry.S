@@ -4,7 +4,8 @@
  *
  *   r11        the stub's data
  *   rax, rcx   free, like r11: `syscall` overwrites them
- *   all others as the site left them for its call. No stack is used: the site may have a red zone.
+ *   all others as the site left them for its call. The stack is used below the red zone that the site may have, and
+ *              only in processes with direct names, which use it as well.
  *
  * There are two ways out, both to the site: with eax = nr to its `syscall` instruction, which then makes the ordinary
  * call; or behind it, with the result in rax. At any instruction a signal may come, whose handler may make calls of its
@@ -13,12 +14,18 @@
  * two at once has another sum.
  */
 #include "gate/layout.h"
+#include "loader/resident.h"
 
 #define EINVAL 22
 #define EFAULT 14
+#define AT_FDCWD -100
+#define NR_FSTAT 5
 #define NR_RT_SIGPROCMASK 14
 #define NR_SCHED_YIELD 24
 #define NR_GETTID 186
+#define NR_NEWFSTATAT 262
+#define STAT_BYTES 144
+#define ROOM (128 + STAT_BYTES + 16) /* on the stack: the red zone, struct stat, a name */
 
 #define AT(offset) (gate_code + (offset))(%rip)
 #define SAVED_ARGS (GATE_SAVED_REQUEST + GATE_REQUEST_ARGS)
@@ -103,11 +110,45 @@ gate_code:
 4:      movq    $0, (%rdi, %rdx)
         mov     %rdx, GATE_SAVED_REQUEST + GATE_REQUEST_SIZE(%rbx)
 
-        /* Only a name that begins in a directory of the thread's needs to say which thread. */
+        /*
+         * Only a name that begins in a directory of the thread's needs to say which thread, and which directory: the
+         * host says that quicker to us than to husk, where the filter allows it (direct names).
+         */
         xor     %eax, %eax
+        mov     %rax, GATE_SAVED_REQUEST + GATE_REQUEST_DEV(%rbx)
+        mov     %rax, GATE_SAVED_REQUEST + GATE_REQUEST_INO(%rbx)
         cmpb    $'/', (%rdi)
         je      5f
-        mov     $NR_GETTID, %eax
+        mov     GATE_SAVED_DATA(%rbx), %r11
+        test    %edx, %edx              /* an empty name: the descriptor itself is meant, mostly a file */
+        jz      thread
+        cmpq    $0, GATE_DATA_NAMES(%r11)
+        je      thread
+        lea     -ROOM(%rsp), %rsp
+        cmpb    $0, GATE_DATA_NAME(%r11)
+        je      cwd
+        movslq  SAVED_ARGS(%rbx), %rsi
+        cmp     $AT_FDCWD, %esi
+        je      cwd
+        mov     $NR_FSTAT, %edi
+        mov     %rsp, %rdx
+        jmp     ask
+cwd:    movl    $'.', STAT_BYTES(%rsp)
+        mov     $NR_NEWFSTATAT, %edi
+        mov     $AT_FDCWD, %rsi
+        lea     STAT_BYTES(%rsp), %rdx
+        mov     %rsp, %rcx
+        xor     %r8d, %r8d
+ask:    movabs  $(HUSK_RESIDENT + HUSK_RESIDENT_DIRECT), %rax
+        call    *%rax
+        test    %eax, %eax
+        jnz     said
+        mov     (%rsp), %rax            /* st_dev and st_ino */
+        mov     %rax, GATE_SAVED_REQUEST + GATE_REQUEST_DEV(%rbx)
+        mov     8(%rsp), %rax
+        mov     %rax, GATE_SAVED_REQUEST + GATE_REQUEST_INO(%rbx)
+said:   lea     ROOM(%rsp), %rsp
+thread: mov     $NR_GETTID, %eax
         syscall
 5:      mov     %rax, GATE_SAVED_REQUEST + GATE_REQUEST_TID(%rbx)
 

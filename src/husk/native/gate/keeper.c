@@ -245,7 +245,7 @@ static void count_ask(struct gate_keeper *keeper, struct gate_counter *counter)
 {
     struct gate_program program;
     unsigned asks = ++counter->asks;
-    if ((asks != 1 && asks != ASKER_CALLS) || !fast_program_identity(counter->tid, program.identity))
+    if ((asks != 1 && asks != ASKER_CALLS) || !fast_direct_identity(counter->tid, program.identity))
         return;
     counter->asker = is_asker(keeper, &program);
     if (asks == ASKER_CALLS && !counter->asker)

@@ -52,9 +52,11 @@
 #define GATE_REQUEST_NR 0
 #define GATE_REQUEST_ARGS 8
 #define GATE_REQUEST_TID 56
-#define GATE_REQUEST_SIZE 64   /* of the name, without its NUL */
-#define GATE_REQUEST_NAME 72   /* padded with NULs to whole words */
-#define GATE_REQUEST_WORDS 9   /* before the name */
+#define GATE_REQUEST_DEV 64    /* of the directory that the name begins in, as the host says it to the guest … */
+#define GATE_REQUEST_INO 72    /* … or 0 */
+#define GATE_REQUEST_SIZE 80   /* of the name, without its NUL */
+#define GATE_REQUEST_NAME 88   /* padded with NULs to whole words */
+#define GATE_REQUEST_WORDS 11  /* before the name */
 #define GATE_REQUEST_BYTES (GATE_REQUEST_NAME + GATE_LONGEST_NAME + 9)
 
 /* What the code remembers of a slot. */

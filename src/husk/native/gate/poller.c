@@ -113,6 +113,21 @@ static pid_t find_thread(struct gate_process *gate, pid_t inside)
     return found;
 }
 
+/* Where the name begins. False: no thread of the process has that number. */
+static bool begin(struct fast_cache *cache, struct gate_process *gate, const struct request *request,
+                  struct fast_asker *asker)
+{
+    if (*asker->name == '/')
+        return true;
+    asker->ino = field(request, GATE_REQUEST_INO);
+    asker->start = fast_start_told(cache, field(request, GATE_REQUEST_DEV), asker->ino);
+    if (asker->start && *asker->name)
+        return true;
+    asker->tid = find_thread(gate, (pid_t)(field(request, GATE_REQUEST_TID) & INT_MAX));
+    asker->process = gate->tgid;
+    return asker->tid;
+}
+
 static bool judge(struct gate_keeper *keeper, struct gate_process *gate, const struct request *request,
                   struct fast_reply *reply)
 {
@@ -124,17 +139,11 @@ static bool judge(struct gate_keeper *keeper, struct gate_process *gate, const s
                                .name_size = field(request, GATE_REQUEST_SIZE)};
     if (!call || field(request, GATE_REQUEST_NR) != (uint64_t)call->nr)
         return false;
-    if (*name != '/') {
-        pid_t thread = find_thread(gate, (pid_t)(field(request, GATE_REQUEST_TID) & INT_MAX));
-        if (!thread)
-            return false;
-        asker.tid = thread;
-        asker.process = gate->tgid;
-    }
     reply->size = 0;
     if (!fast_begin(cache))
         return false;
-    bool done = fast_ask(cache, &asker, call->nr, &request->words[GATE_REQUEST_ARGS / 8], reply);
+    bool done = begin(cache, gate, request, &asker) &&
+                fast_ask(cache, &asker, call->nr, &request->words[GATE_REQUEST_ARGS / 8], reply);
     fast_end(cache);
     if (by_number && !is_alive(gate)) {
         fast_starts_release(&cache->starts); /* what was kept just now may be another process's */
