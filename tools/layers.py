@@ -61,7 +61,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "cred exec loopback",
         "net",
         "http",
-        "made_files",
+        "made_files straight_names",
         "events hooks namecache",
         "syscalls",
         "*",

@@ -125,6 +125,23 @@ static void find_in_root(void)
     }
 }
 
+/* The far end of eth0 lasts as long as its network, and that as long as it is mounted somewhere. `proc` is the old
+ * /proc/self/fd. Guests may not open it. Without it eth0 is gone. */
+static void hold_network(int root, int proc)
+{
+    char source[16], target[16];
+    int held = init_far_network < 0 ? -1 : openat(root, "husk-network", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0);
+    if (held < 0)
+        return;
+    snprintf(source, sizeof source, "%d", init_far_network);
+    snprintf(target, sizeof target, "%d", held);
+    if (fchdir(proc) < 0 || mount(source, target, NULL, MS_BIND, NULL) < 0 || fchdir(root) < 0)
+        init_give_up(STEP_MOUNT);
+    close(held);
+    close(init_far_network);
+    init_far_network = -1;
+}
+
 /* Mounts an empty root. In it are only the loader, the box's state directory with the placeholders, under the path it
  * has outside, and perhaps the host's /usr, under another. A guest has open directories of this mount only, so that
  * `..` from its working directory leads to the empty root and no further. */
@@ -168,6 +185,7 @@ static void empty_root(void)
         show_cache(cache);
         close(cache);
     }
+    hold_network(root, proc);
     /* Both by descriptor, through the old /proc/self/fd: the paths lead elsewhere now. */
     snprintf(source, sizeof source, "%d", outside);
     snprintf(target, sizeof target, "%d", inside);

@@ -18,6 +18,7 @@ extern int init_shown_usr, init_shown_cache, init_directories; /* owned: for dir
 
 /* interfaces.c: brings up lo, and adds eth0 to a private network. */
 void init_raise_interfaces(void);
+extern int init_far_network; /* owned: the network namespace of eth0's other end, or -1 */
 
 /* guest.c */
 _Noreturn void init_become_guest(void);
