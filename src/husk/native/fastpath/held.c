@@ -18,17 +18,28 @@
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#define FEW 192            /* are held in any case */
 #define HOLD_AFTER 12      /* look-ups in a directory before it is held: holding costs as much as some ten of them */
 #define HOLD_AFTER_LOSS 96 /* likewise, once something was reported */
 #define WATCHED (IN_MOVE_SELF | IN_DELETE_SELF | IN_ATTRIB | IN_ONLYDIR)
+
+static unsigned room(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur / 5 < FEW)
+        return FEW;
+    return files.rlim_cur / 5 < FAST_MOST_HELD ? (unsigned)(files.rlim_cur / 5) : FAST_MOST_HELD;
+}
 
 void fast_held_init(struct fast_held *held)
 {
     held->watch = -1;
     held->epoch = 1; /* a directory that was never held has 0 */
     held->after = HOLD_AFTER;
+    held->most = room();
     pthread_mutex_init(&held->making, NULL);
 }
 
@@ -84,7 +95,7 @@ static struct fast_watched *watch(struct fast_held *held, int root, const char *
     if (fd < 0)
         return NULL;
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    int wd = held->count < FAST_MOST_HELD ? inotify_add_watch(held->watch, link, WATCHED) : -1;
+    int wd = held->count < held->most ? inotify_add_watch(held->watch, link, WATCHED) : -1;
     if (wd < 0 || fstat(fd, &s) < 0) {
         close(fd);
         return NULL;
@@ -136,7 +147,7 @@ static void hold(struct fast_cache *cache, struct fast_dir *dir)
     }
     if (check >= 0)
         close(check);
-    if (held->count == FAST_MOST_HELD)
+    if (held->count == held->most)
         atomic_store(&held->full, true);
     pthread_mutex_unlock(&held->making);
 }

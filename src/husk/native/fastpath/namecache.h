@@ -77,7 +77,7 @@ struct fast_file {
 };
 
 /* held.c: the directories that are held, and those above them. */
-#define FAST_MOST_HELD 192
+#define FAST_MOST_HELD 1024 /* or a fifth of the descriptors that husk may have */
 struct fast_watched {
     int wd, fd;              /* fd: owned */
     uint32_t mode, uid, gid; /* when it was first watched */
@@ -91,7 +91,7 @@ struct fast_held {
     atomic_bool full;        /* all is to be given back, to make room */
     atomic_bool reading;     /* a thread reads what the host reported */
     pthread_mutex_t making;  /* of what follows, for those who have the cache's lock for reading only */
-    unsigned count;
+    unsigned count, most;
     struct fast_watched dirs[FAST_MOST_HELD];
 };
 
