@@ -2,9 +2,9 @@
  *
  * Programs join multicast groups and send broadcasts without naming an interface, and look for an address of their
  * machine that is not loopback. With lo alone the first fails with ENODEV, the second with ENETUNREACH, the third finds
- * none. Routes to lo would help the first two only. eth0 is one end of a pair; the other is in a network namespace where
- * nobody is. Where that cannot be made it is a bridge without ports, and without that a box has lo alone. What is sent
- * there reaches the box's own sockets and no other place. (docs/design/007-network.md) */
+ * none. Routes to lo would help the first two only. eth0 is one end of a pair; the other is in a network namespace
+ * where nobody is. Where that cannot be made it is a bridge without ports, and without that a box has lo alone. What is
+ * sent there reaches the box's own sockets and no other place. (docs/design/007-network.md) */
 #define _GNU_SOURCE
 #include "init.h"
 
