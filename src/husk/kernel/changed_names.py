@@ -62,24 +62,38 @@ class ChangedNames:
 
     def renamed(self, old: bytes, new: bytes, on_host: bool, *, replaced: bool, directory: bool) -> None:
         with self._lock:
-            source, target = self._name(old), self._name(new)
-            if source is None or target is None:
-                self.lost += 1
-                return
-            if replaced:
-                self._set(target, "deleted", on_host)
-            target.below, source.below = source.below, {}
-            target.moved = directory and not (source.change == "added" and not source.moved)
-            self._set(source, "deleted", on_host)
-            self._set(target, "added", on_host)
+            self._rename(self._name(old), self._name(new), on_host, replaced=replaced, directory=directory)
+
+    def _rename(
+        self, source: Name | None, target: Name | None, on_host: bool, *, replaced: bool, directory: bool
+    ) -> None:
+        if source is None or target is None:
+            self.lost += 1
+            return
+        if replaced:
+            self._set(target, "deleted", on_host)
+        target.below, source.below = source.below, {}
+        target.moved = directory and not (source.change == "added" and not source.moved)
+        self._set(source, "deleted", on_host)
+        self._set(target, "added", on_host)
 
     def made_on_host(self, records: Sequence[tuple[str, bytes, bytes]]) -> None:
-        """What C changed on `rw` mounts and in layers (native/fastpath/changes.c): files only."""
-        for kind, path, other in records:
-            if kind in "rRnN":
-                self.renamed(path, other, kind in "rR", replaced=kind in "RN", directory=False)
-            else:
-                self.note(MADE_BY_C[kind.lower()], path, kind.islower())
+        """What C changed on `rw` mounts and in layers (native/fastpath/changes.c): files only, mostly many of one
+        directory in a row."""
+        with self._lock:
+            above = b""
+            directory: Name | None = self._root
+            for kind, path, other in records:
+                cut = path.rfind(b"/")
+                if path[:cut] != above:
+                    above, directory = path[:cut], self._name(path[:cut])
+                name = None if directory is None else self._below(directory, path[cut + 1 :])
+                if kind in "rRnN":
+                    self._rename(name, self._name(other), kind in "rR", replaced=kind in "RN", directory=False)
+                elif name is None:
+                    self.lost += 1
+                else:
+                    self._set(name, MADE_BY_C[kind.lower()], kind.islower())
 
     def exchanged(self, one: bytes, other: bytes, on_host: bool) -> None:
         with self._lock:
@@ -105,17 +119,21 @@ class ChangedNames:
         name.change, name.on_host = change, on_host
 
     def _name(self, path: bytes) -> Name | None:
-        found = self._root
+        found: Name | None = self._root
         for part in _parts(path):
-            below = found.below.get(part)
-            if below is None:
-                cost = len(part) + NAME_COSTS
-                if cost > self._room:
-                    return None
-                self._room -= cost
-                below = found.below[part] = Name()
-            found = below
+            if found is not None:
+                found = self._below(found, part)
         return found
+
+    def _below(self, name: Name, part: bytes) -> Name | None:
+        below = name.below.get(part)
+        if below is None:
+            cost = len(part) + NAME_COSTS
+            if cost > self._room:
+                return None
+            self._room -= cost
+            below = name.below[part] = Name()
+        return below
 
     @property
     def nothing(self) -> bool:

@@ -183,8 +183,9 @@ class NameCache:
             directory, asked = found
             view = directory.tree.names_view(directory)
             rest = [word for word in words[end:] if word]
-            # Of what lies behind the first one, the host sees that this is missing.
-            if not rest or len(rest[0]) > NAME_MAX or rest[0] in (b".", b".."):
+            # On the host the missing one may come, and `..` behind it lead to names that the box has changed.
+            looked_at = rest if view is not None and view.manifest is None else rest[:1]
+            if not rest or len(rest[0]) > NAME_MAX or any(word in (b".", b"..") for word in looked_at):
                 return
             if view is None and not directory.tree.may_be_own(directory):
                 return

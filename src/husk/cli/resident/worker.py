@@ -46,7 +46,7 @@ def work(listening: _socket.socket, zygote: _socket.socket, is_current: Callable
         if not found:
             prepared, tried = _prepare(), True
             continue
-        if zygote.fileno() in found:
+        if listening.fileno() not in found:  # a client that has come is served all the same: nobody else was woken
             _leave(prepared)
         try:
             fd, _ = listening._accept()  # type: ignore[attr-defined]

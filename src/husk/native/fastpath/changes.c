@@ -318,7 +318,7 @@ static int truncate_own(Listener *self, const struct seccomp_notif *notif, const
         return -1;
     if (begin(changes, 1 + noted_size(path))) {
         if (notify_is_valid(self->fd, notif->id))
-            fd = fast_own_truncate(cache, path, (int)(flags & (O_ACCMODE | O_APPEND | O_NONBLOCK)), &s);
+            fd = fast_own_truncate(cache, path, (int)(flags & (O_ACCMODE | O_APPEND | O_NONBLOCK | O_NOFOLLOW)), &s);
         if (fd >= 0) {
             note(changes, "C", 1);
             note_own_name(changes, path);

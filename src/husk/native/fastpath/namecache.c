@@ -163,6 +163,10 @@ void fast_cache_remember_made(struct fast_cache *cache, const struct fast_showin
     /* Answering threads hold the lock for reading only, so two may write one slot at once. Readers reject a slot that
      * is being written: the generation is cleared first and set last. */
     struct fast_file *slot = handle_slot(cache, host);
+    bool again = __atomic_load_n(&slot->generation, __ATOMIC_SEQ_CST) == cache->generation &&
+                 slot->dev == host->st_dev && slot->ino == host->st_ino;
+    slot->ambiguous = again && (slot->ambiguous || slot->showing.manner != showing->manner ||
+                                slot->showing.dev != showing->dev);
     __atomic_store_n(&slot->generation, 0, __ATOMIC_SEQ_CST);
     slot->dev = host->st_dev;
     slot->ino = host->st_ino;
@@ -180,7 +184,7 @@ const struct fast_file *fast_cache_find_file(struct fast_cache *cache, const str
 {
     struct fast_file *slot = handle_slot(cache, host);
     return __atomic_load_n(&slot->generation, __ATOMIC_SEQ_CST) == cache->generation && slot->dev == host->st_dev &&
-                   slot->ino == host->st_ino
+                   slot->ino == host->st_ino && !slot->ambiguous
                ? slot
                : NULL;
 }

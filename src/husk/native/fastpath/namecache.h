@@ -73,6 +73,7 @@ struct fast_stamp {
 struct fast_file {
     uint64_t dev, ino, generation;
     int64_t born_ns; /* of a file that C made; else 0 */
+    bool ambiguous;  /* it was opened through several mounts, which show it as different files */
     struct fast_showing showing;
 };
 

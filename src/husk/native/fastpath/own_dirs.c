@@ -361,7 +361,7 @@ int fast_own_truncate(struct fast_cache *cache, const struct fast_resolved *path
     /* What can be executed may be running, which Python knows. */
     if (showing->given.st_mode & (06000 | 0111) || !fast_permits(cache, &showing->given, want))
         return -1;
-    int fd = openat(path->own->files_fd, one->entry->text, flags | O_TRUNC | O_NOCTTY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = openat(path->own->files_fd, one->entry->text, flags | O_TRUNC | O_NOCTTY | O_CLOEXEC);
     if (fd >= 0 && fstat(fd, opened) == 0)
         fast_cache_remember_file(cache, showing, opened);
     return fd;

@@ -144,6 +144,8 @@ static struct gate_process *find(struct gate_keeper *keeper, pid_t tgid)
 
 void gate_executed(struct gate_keeper *keeper, pid_t tgid)
 {
+    if (keeper && keeper->counters[tgid % 64].tid == tgid)
+        keeper->counters[tgid % 64].asks = 0;
     struct gate_process *gate = keeper ? find(keeper, tgid) : NULL;
     if (!gate)
         return;
@@ -240,12 +242,13 @@ static bool is_asker(const struct gate_keeper *keeper, const struct gate_program
     return false;
 }
 
-/* Count one more; find out at the first whether the program asked often before, and remember if it does. */
+/* Count one more; find out at the first whether the program asked often before, and remember if it does. Once more at
+ * the second: another program may have been executed unasked. */
 static void count_ask(struct gate_keeper *keeper, struct gate_counter *counter)
 {
     struct gate_program program;
     unsigned asks = ++counter->asks;
-    if ((asks != 1 && asks != ASKER_CALLS) || !fast_direct_identity(counter->tid, program.identity))
+    if ((asks > 2 && asks != ASKER_CALLS) || !fast_direct_identity(counter->tid, program.identity))
         return;
     counter->asker = is_asker(keeper, &program);
     if (asks == ASKER_CALLS && !counter->asker)

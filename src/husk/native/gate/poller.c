@@ -242,11 +242,11 @@ static unsigned long poll_a_while(struct gate_keeper *keeper, bool *pushed)
         answered += found;
         int64_t now = core_now_ns();
         if (now - before > LOST_NS && !keeper->eager) {
-            *pushed = (int64_t)(answered - counted) * USEFUL_NS < before - began;
+            *pushed = (int64_t)(answered - counted) * USEFUL_NS <= before - began;
             if (*pushed)
                 break;
             counted = answered;
-            asked = began = now;
+            asked = began = now; /* the hole is nobody's silence */
         }
         before = now;
         if (found)

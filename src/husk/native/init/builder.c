@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 static void wait_for_go(void)
@@ -91,8 +93,20 @@ static int copy_of(const char *name)
     return copy;
 }
 
-/* The one file outside /usr that each start of a program opens. Guests compare its identity before they believe it, so
- * nothing is lost where this fails. */
+/* The one file outside /usr that each start of a program opens. Guests believe it while its change time is what it was:
+ * an ordinary file system sets that when another file takes the name. overlayfs does not. */
+static int copy_of_cache(void)
+{
+    struct statfs s;
+    int copy = copy_of(HUSK_ONE_FILE);
+    if (copy >= 0 && (fstatfs(copy, &s) < 0 || s.f_type == OVERLAYFS_SUPER_MAGIC)) {
+        close(copy);
+        return -1;
+    }
+    return copy;
+}
+
+/* Where this fails guests find no such file, and ask husk. */
 static void show_cache(int cache)
 {
     int target = make_directories(HUSK_SHOWN "/etc") < 0 ? -1
@@ -162,7 +176,7 @@ static void empty_root(void)
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         init_give_up(STEP_MOUNT);
     int outside = open(state, O_PATH | O_DIRECTORY | O_CLOEXEC), proc = open("/proc/self/fd", O_PATH | O_CLOEXEC);
-    int usr = init_plan->flags & PLAN_DIRECT ? copy_of("/usr") : -1, cache = usr >= 0 ? copy_of(HUSK_ONE_FILE) : -1;
+    int usr = init_plan->flags & PLAN_DIRECT ? copy_of("/usr") : -1, cache = usr >= 0 ? copy_of_cache() : -1;
     /* Any existing directory will do as the mount point of the new root. Every Linux has /proc. */
     if (outside < 0 || proc < 0 ||
         mount("husk", "/proc", "tmpfs", MS_NOSUID | MS_NODEV, "size=2m,nr_inodes=4096,mode=777") < 0 ||

@@ -227,8 +227,8 @@ static HERE long look(struct place *p, struct stat *s, int follows)
         if (p->is_directory && !result && !S_ISDIR(s->st_mode))
             return UNANSWERED;
         if (p->directory->kind == HUSK_KNOWN_FILE) /* any other that the host has put there has other times */
-            return !result && S_ISREG(s->st_mode) && s->st_dev == table()->host_dev && !(s->st_ino >> 32) &&
-                was_roots(s) ? 0 : UNANSWERED;
+            return !result && S_ISREG(s->st_mode) && s->st_nlink && s->st_dev == table()->host_dev &&
+                !(s->st_ino >> 32) && was_roots(s) ? 0 : UNANSWERED;
         if (result == -ENOENT)
             return result;
         if (result || p->directory->kind != HUSK_DIRECTORY || s->st_dev != table()->host_dev || s->st_ino >> 32)
@@ -343,6 +343,8 @@ static INLINE long answer_readlink(const char *name, char *to, int room)
     p.size = 0;
     long result = room <= 0 ? UNANSWERED : find_place(&p, name);
     if (p.size && p.is_directory)
+        return UNANSWERED;
+    if (!result && p.directory->kind == HUSK_KNOWN_FILE)
         return UNANSWERED;
     if (result == UNANSWERED && p.size && is_plain_directory(&p)) /* realpath(3) asks this of /usr each time */
         return -EINVAL;
