@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from husk.cluster.dask_workers import DaskWorkers
+from tests.cluster.pieces import make_blind, make_seeing
 
 
 @pytest.fixture(scope="module")
@@ -37,3 +38,11 @@ def workers(cluster: Any) -> Iterator[DaskWorkers]:
     made = DaskWorkers(cluster.scheduler_address)
     yield made
     made.close()
+
+
+@pytest.fixture
+def blind(workers: DaskWorkers) -> Iterator[None]:
+    """Tests come in any order, and the workers are those of a whole file."""
+    workers._client.run(make_blind)
+    yield
+    workers._client.run(make_seeing)

@@ -47,6 +47,13 @@ def _read(tree: Tree) -> bytes:
     return f"{place == tree.path} {found} {(place / 'sub' / 'file').read_text()}".encode()
 
 
+SEEING = trees._same
+
+
 def make_blind() -> None:
     """In a worker: no tree of the asking machine is seen, as on another machine."""
     trees._same = lambda tree: False
+
+
+def make_seeing() -> None:
+    trees._same = SEEING

@@ -23,7 +23,7 @@ from husk.cluster.dask_workers import DaskWorkers
 from husk.cluster.local_workers import LocalWorkers
 from husk.cluster.work import LostWork
 from husk.sandbox.errors import HuskError, UsageError
-from tests.cluster.pieces import make_blind, piece
+from tests.cluster.pieces import piece
 from tests.lib.running import until
 
 SQUARES = [("square", number) for number in range(40)]
@@ -115,9 +115,8 @@ def test_a_tree_that_workers_see_is_not_sent(workers: DaskWorkers, tree: Path, m
 
 
 def test_a_tree_that_workers_lack_is_sent(
-    cluster: Any, workers: DaskWorkers, tree: Path, monkeypatch: pytest.MonkeyPatch
+    blind: None, workers: DaskWorkers, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workers._client.run(make_blind)
     answers = dict(workers.stream(piece, [("read", workers.carry(tree))] * 6))
     assert set(answers.values()) == {f"False {CONTENT}".encode()}
     monkeypatch.setattr(dask_workers, "LARGEST_SENT", 3)

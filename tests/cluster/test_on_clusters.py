@@ -28,7 +28,6 @@ from husk.sandbox.policy import Policy
 from husk.skills.running import Request
 from husk.skills.testing.cases import find_cases
 from husk.skills.testing.run_cases import run_cases
-from tests.cluster.pieces import make_blind
 from tests.cluster.test_cluster import pids
 from tests.lib.running import husk, until
 
@@ -120,11 +119,10 @@ def test_units_that_are_stopped(workers: DaskWorkers, tmp_path: Path) -> None:
     assert until(lambda: not Path(f"/proc/{int(told.read_text())}").exists(), 30)
 
 
-def test_units_in_husk_whose_files_were_sent(workers: DaskWorkers, tmp_path: Path) -> None:
+def test_units_in_husk_whose_files_were_sent(blind: None, workers: DaskWorkers, tmp_path: Path) -> None:
     given = [one for one in units(tmp_path) if one.file in ("2", "crash")]
     here = {unit.file: left_behind(run_unit(unit, in_husk())) for unit in given}
     assert here["2"].stdout == f"{tmp_path}/suite/program is here: a file of the suite\n".encode()
-    workers._client.run(make_blind)
     assert on_cluster(workers, in_husk(), given) == here
 
 
@@ -135,9 +133,8 @@ def test_a_unit_that_is_lost_crashed() -> None:
         _read(HuskError("no box"))
 
 
-def test_cases_of_skills_that_were_sent(workers: DaskWorkers) -> None:
+def test_cases_of_skills_that_were_sent(blind: None, workers: DaskWorkers) -> None:
     cases = find_cases([SKILL], None)[:2]
-    workers._client.run(make_blind)
     cases[1].exit += 1  # so that one fails, and says why
     here, there = (
         {number: (one.status, one.reason) for number, one in run_cases(cases, Request(), where, native=False)}

@@ -18,6 +18,7 @@
 
 #define MOST_FAILURES 16
 #define BUSY_PAUSE 64      /* the poller's pause from which on no gates are opened */
+#define MOST_PAUSE_FOR_ASKERS 4096 /* likewise, for programs that ask often */
 #define OPEN_AFTER 24      /* notified calls of a process before it gets a gate: opening one costs as much, 250 us */
 #define DIRECT_AFTER 6     /* with direct names, which need no poller and are answered at any time */
 #define LED_TRIES 3        /* looks at such a process before it gets a gate: after 6, 12 and 24 calls */
@@ -191,10 +192,13 @@ static void wanted(struct gate_keeper *keeper)
     gate_wake_poller(keeper);
 }
 
-/* The poller was pushed aside lately: a gate would not be used soon. Each process that waits shortens the time. */
-static bool is_busy(struct gate_keeper *keeper)
+/* The poller was pushed aside lately, or woken in vain: a gate would not be used soon. Each process that waits shortens
+ * the time. A program that asks often is worth another try, and the poller is woken for it at once. */
+static bool is_busy(struct gate_keeper *keeper, const struct gate_counter *counter)
 {
     unsigned pause = __atomic_load_n(&keeper->pause, __ATOMIC_RELAXED);
+    if (counter->asker && pause < MOST_PAUSE_FOR_ASKERS)
+        __atomic_store_n(&keeper->pause, pause = GATE_FIRST_PAUSE, __ATOMIC_RELAXED);
     if (keeper->eager || pause <= BUSY_PAUSE)
         return false;
     __atomic_store_n(&keeper->pause, pause / 2, __ATOMIC_RELAXED);
@@ -300,7 +304,7 @@ bool gate_notified(struct gate_keeper *keeper, const struct seccomp_notif *notif
     if (++counter->count < patience << (keeper->eager ? 0 : counter->failures))
         return false;
     counter->count = 0;
-    if (asks && !direct && is_busy(keeper))
+    if (asks && !direct && is_busy(keeper, counter))
         return false;
     /* Each failure doubles the time to the next try: looking is not cheap. */
     if (counter->failures < MOST_FAILURES)
@@ -314,7 +318,7 @@ bool gate_notified(struct gate_keeper *keeper, const struct seccomp_notif *notif
     if ((view.inherited || view.led) && direct && !keeper->eager) {
         if (counter->failures > LED_TRIES)
             counter->failures = LED_TRIES;
-        if (!asks || keeper->lone || (counter->failures < LED_TRIES && !at_once) || is_busy(keeper))
+        if (!asks || keeper->lone || (counter->failures < LED_TRIES && !at_once) || is_busy(keeper, counter))
             return false;
     }
     /* Its process id is another process's by now, or it has executed another program without asking. */
