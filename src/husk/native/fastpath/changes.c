@@ -311,14 +311,13 @@ static int truncate_own(Listener *self, const struct seccomp_notif *notif, const
 {
     struct fast_cache *cache = self->cache;
     struct fast_changes *changes = self->changes;
-    struct stat s;
     int fd = -1;
     if (flags & O_EXCL || !(flags & O_TRUNC) || !(flags & O_ACCMODE) || !guest_has_free_fd(notif->pid) ||
         !fast_own_enter(cache, path, FAST_TRUNCATE))
         return -1;
     if (begin(changes, 1 + noted_size(path))) {
         if (notify_is_valid(self->fd, notif->id))
-            fd = fast_own_truncate(cache, path, (int)(flags & (O_ACCMODE | O_APPEND | O_NONBLOCK | O_NOFOLLOW)), &s);
+            fd = fast_own_truncate(cache, path, (int)(flags & (O_ACCMODE | O_APPEND | O_NONBLOCK | O_NOFOLLOW)));
         if (fd >= 0) {
             note(changes, "C", 1);
             note_own_name(changes, path);

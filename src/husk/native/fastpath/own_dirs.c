@@ -353,8 +353,9 @@ int fast_own_make(struct fast_cache *cache, const struct fast_resolved *path, in
 
 /* ---- truncating -------------------------------------------------------------------------------------------------- */
 
-int fast_own_truncate(struct fast_cache *cache, const struct fast_resolved *path, int flags, struct stat *opened)
+int fast_own_truncate(struct fast_cache *cache, const struct fast_resolved *path, int flags)
 {
+    struct stat s;
     const struct own_name *one = name_of(path);
     const struct fast_showing *showing = &one->entry->showing;
     unsigned want = (flags & O_ACCMODE) == O_RDWR ? 6 : 2;
@@ -362,8 +363,8 @@ int fast_own_truncate(struct fast_cache *cache, const struct fast_resolved *path
     if (showing->given.st_mode & (06000 | 0111) || !fast_permits(cache, &showing->given, want))
         return -1;
     int fd = openat(path->own->files_fd, one->entry->text, flags | O_TRUNC | O_NOCTTY | O_CLOEXEC);
-    if (fd >= 0 && fstat(fd, opened) == 0)
-        fast_cache_remember_file(cache, showing, opened);
+    if (fd >= 0 && fstat(fd, &s) == 0)
+        fast_cache_remember_file(cache, showing, &s);
     return fd;
 }
 

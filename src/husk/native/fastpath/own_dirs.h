@@ -25,7 +25,7 @@ void fast_own_leave(struct fast_cache *cache);
 int fast_own_make(struct fast_cache *cache, const struct fast_resolved *path, int flags, uint32_t mode,
                   struct fast_showing *showing, struct stat *made, int64_t *born_ns);
 /* Truncate the real file, and open it; its descriptor, or -1. */
-int fast_own_truncate(struct fast_cache *cache, const struct fast_resolved *path, int flags, struct stat *opened);
+int fast_own_truncate(struct fast_cache *cache, const struct fast_resolved *path, int flags);
 /* Remove the real file and the name. False: nothing happened; so for the following. */
 bool fast_own_remove(struct fast_cache *cache, const struct fast_resolved *path);
 bool fast_own_set_mode(struct fast_cache *cache, const struct fast_resolved *path, uint32_t mode);

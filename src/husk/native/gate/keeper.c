@@ -18,7 +18,6 @@
 
 #define MOST_FAILURES 16
 #define BUSY_PAUSE 64      /* the poller's pause from which on no gates are opened */
-#define MOST_PAUSE_FOR_ASKERS 4096 /* likewise, for programs that ask often */
 #define OPEN_AFTER 24      /* notified calls of a process before it gets a gate: opening one costs as much, 250 us */
 #define DIRECT_AFTER 6     /* with direct names, which need no poller and are answered at any time */
 #define LED_TRIES 3        /* looks at such a process before it gets a gate: after 6, 12 and 24 calls */
@@ -197,7 +196,7 @@ static void wanted(struct gate_keeper *keeper)
 static bool is_busy(struct gate_keeper *keeper, const struct gate_counter *counter)
 {
     unsigned pause = __atomic_load_n(&keeper->pause, __ATOMIC_RELAXED);
-    if (counter->asker && pause < MOST_PAUSE_FOR_ASKERS)
+    if (counter->asker && pause < GATE_LONGEST_PAUSE)
         __atomic_store_n(&keeper->pause, pause = GATE_FIRST_PAUSE, __ATOMIC_RELAXED);
     if (keeper->eager || pause <= BUSY_PAUSE)
         return false;

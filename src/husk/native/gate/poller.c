@@ -24,7 +24,6 @@
 #define EAGER_IDLE_NS 2000000
 #define LOST_NS 300000       /* as long as this no look takes: others wanted the processor */
 #define USEFUL_NS 20000      /* of polling for each request: then it is worth more than what others do meanwhile */
-#define LONGEST_PAUSE 4096   /* calls that have to come before it is woken, after it was woken in vain */
 #define WORTHWHILE 16        /* requests for which it was worth waking up */
 #define MOST_DECLINED 256    /* in a row, before a gate is left asleep until the poller wakes up again */
 
@@ -289,7 +288,7 @@ void *gate_poll(void *argument)
         if (keeper->eager)
             pause = 1;
         else if (pushed || answered < WORTHWHILE)
-            pause = pause * 4 < LONGEST_PAUSE ? pause * 4 : LONGEST_PAUSE;
+            pause = pause * 4 < GATE_LONGEST_PAUSE ? pause * 4 : GATE_LONGEST_PAUSE;
         else
             pause = GATE_FIRST_PAUSE;
         __atomic_store_n(&keeper->pause, pause, __ATOMIC_RELAXED);
