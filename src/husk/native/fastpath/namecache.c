@@ -173,11 +173,16 @@ void fast_cache_remember_made(struct fast_cache *cache, const struct fast_showin
     slot->born_ns = born_ns;
     slot->showing = *showing;
     __atomic_store_n(&slot->generation, cache->generation, __ATOMIC_SEQ_CST);
+    if (slot->ambiguous || !host->st_mode) /* Python tells a file's number alone */
+        fast_direct_take_back(cache, host->st_ino);
+    else
+        fast_direct_give(cache, showing, host);
 }
 
 void fast_cache_forget_file(struct fast_cache *cache, const struct stat *host)
 {
     __atomic_store_n(&handle_slot(cache, host)->generation, 0, __ATOMIC_SEQ_CST);
+    fast_direct_take_back(cache, host->st_ino);
 }
 
 const struct fast_file *fast_cache_find_file(struct fast_cache *cache, const struct stat *host)

@@ -152,12 +152,14 @@ static bool stat_fd(struct fast_cache *cache, const struct fast_asker *asker, in
                                  .gid_to = cache->gid, .gid_else = cache->gid};
     if (known && needs_birth_time(&known->showing, wanted))
         return false;
-    if (known)
+    if (known) {
+        fast_direct_give(cache, &known->showing, &s);
         fast_show(&known->showing, &s);
-    else if (S_ISFIFO(s.st_mode) && s.st_dev == cache->pipe_dev)
+    } else if (S_ISFIFO(s.st_mode) && s.st_dev == cache->pipe_dev)
         fast_show(&pipe, &s);
-    else if (!S_ISDIR(s.st_mode) || !stat_open_directory(cache, link, &s))
+    else if (!S_ISDIR(s.st_mode) || !stat_open_directory(cache, link, &s)) {
         return false;
+    }
     return wanted ? give_statx(reply, &s) : give(reply, &s, sizeof s, 0);
 }
 

@@ -89,6 +89,19 @@ struct husk_roots {
     int64_t changed_ns;
 };
 
+/*
+ * A file that husk opened for a guest through a mount, with its owner, so that `fstat` of it needs no husk. It is that
+ * file while these are the same: numbers, time of change, and `changes` below.
+ */
+#define HUSK_GIVEN_COUNT 1024 /* a power of two */
+struct husk_given {
+    uint64_t ino;          /* 0: free, or being changed */
+    uint64_t host_dev, changes;
+    int64_t changed_ns;
+    uint32_t dev, uid, gid; /* as it is shown */
+    uint32_t settled;      /* it had not changed for a while: whoever changes its owner from now on changes its time */
+};
+
 struct husk_directories {
     uint32_t open;          /* 0: guests ask husk */
     uint32_t links_changed; /* the box has changed a file through one of several names */
@@ -104,11 +117,14 @@ struct husk_directories {
     struct husk_roots roots[HUSK_ROOTS_COUNT];
     struct husk_directory records[HUSK_DIRECTORY_COUNT];
     struct husk_program programs[HUSK_PROGRAM_COUNT];
+    struct husk_given given[HUSK_GIVEN_COUNT];
 };
 
-#define HUSK_DIRECTORIES_BYTES (0x2000 + HUSK_DIRECTORY_COUNT * 256 + HUSK_PROGRAM_COUNT * 1024)
+#define HUSK_DIRECTORIES_BYTES                                                                                         \
+    (0x2000 + HUSK_DIRECTORY_COUNT * 256 + HUSK_PROGRAM_COUNT * 1024 + HUSK_GIVEN_COUNT * 48)
 _Static_assert(sizeof(struct husk_directory) == 256, "layout");
 _Static_assert(sizeof(struct husk_program) == 1024, "layout");
+_Static_assert(sizeof(struct husk_given) == 48, "layout");
 _Static_assert(sizeof(struct husk_directories) == HUSK_DIRECTORIES_BYTES, "layout");
 
 /* FNV-1a of a key's bytes; `hash` begins with HUSK_HASH_BEGIN. */

@@ -406,19 +406,48 @@ static INLINE long answer_open(const char *name, unsigned flags)
     return result;
 }
 
+/* Was it opened by a direct name? */
+static INLINE int is_opened(const struct stat *s)
+{
+    const struct husk_opened *o = opened(s->st_ino);
+
+    return (s->st_nlink == 1 || !table()->links_shown) && s->st_dev == table()->host_dev &&
+        __atomic_load_n(&o->ino, __ATOMIC_ACQUIRE) == s->st_ino && o->changed_s == (uint64_t)s->st_ctim.tv_sec &&
+        o->changed_ns == (uint64_t)s->st_ctim.tv_nsec &&
+        o->changes == __atomic_load_n(&table()->changes, __ATOMIC_ACQUIRE) && s->st_uid == table()->unknown_uid &&
+        s->st_gid == table()->unknown_gid;
+}
+
+/* Did husk open it, through a mount? Then show it so. Whose it is must be sure: it has not changed since, or it is the
+ * guest's own, as the host says. */
+static INLINE int show_given(struct stat *s)
+{
+    const struct husk_given *g = &table()->given[s->st_ino & (HUSK_GIVEN_COUNT - 1)];
+    int owned = s->st_uid != table()->unknown_uid && s->st_gid != table()->unknown_gid;
+
+    if (s->st_nlink != 1 || __atomic_load_n(&g->ino, __ATOMIC_ACQUIRE) != s->st_ino || g->host_dev != s->st_dev ||
+        g->changed_ns != changed_ns(s) || g->changes != __atomic_load_n(&table()->changes, __ATOMIC_ACQUIRE) ||
+        !(owned || g->settled))
+        return 0;
+    uint32_t dev = g->dev, uid = g->uid, gid = g->gid;
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    if (__atomic_load_n(&g->ino, __ATOMIC_RELAXED) != s->st_ino)
+        return 0;
+    s->st_dev = dev;
+    s->st_uid = uid;
+    s->st_gid = gid;
+    return 1;
+}
+
 static INLINE long answer_fstat(int fd, struct stat *to)
 {
-    if (direct(SYS_fstat, fd, (long)to, 0, 0))
+    if (direct(SYS_fstat, fd, (long)to, 0, 0) || !S_ISREG(to->st_mode))
         return UNANSWERED;
-    const struct husk_opened *o = opened(to->st_ino);
-    if (!S_ISREG(to->st_mode) || (to->st_nlink != 1 && table()->links_shown) || to->st_dev != table()->host_dev ||
-        __atomic_load_n(&o->ino, __ATOMIC_ACQUIRE) != to->st_ino ||
-        o->changed_s != (uint64_t)to->st_ctim.tv_sec || o->changed_ns != (uint64_t)to->st_ctim.tv_nsec ||
-        o->changes != __atomic_load_n(&table()->changes, __ATOMIC_ACQUIRE) || to->st_uid != table()->unknown_uid ||
-        to->st_gid != table()->unknown_gid)
-        return UNANSWERED;
-    show(to);
-    return 0;
+    if (is_opened(to)) {
+        show(to);
+        return 0;
+    }
+    return show_given(to) ? 0 : UNANSWERED;
 }
 
 static INLINE long answer_stat_at(int dirfd, const char *name, struct stat *to, unsigned flags)
