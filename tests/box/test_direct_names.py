@@ -50,7 +50,7 @@ def test_transcript(way: str) -> None:
 
 @pytest.mark.both_settings
 @pytest.mark.parametrize("direct", ["1", "0"])
-@pytest.mark.parametrize("name", ["gate_torture", "gate_closes", "gate_signals", "files_dirfds"])
+@pytest.mark.parametrize("name", ["gate_torture", "gate_opens", "gate_closes", "gate_signals", "files_dirfds"])
 def test_transcript_of_others(name: str, direct: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HUSK_DIRECT", direct)
     differential(["{guests}/" + name], case=name)

@@ -217,6 +217,10 @@ RESIDENT_SIGACTION = 0x567F00000A82
 # in the box's own mount namespace (docs/design/026-direct-names.md).
 RESIDENT_DIRECT = 0x567F00000B82
 
+# The descriptor through which a gate's code receives what husk opened for it (native/gate/layout.h,
+# docs/design/025-gate.md).
+GATE_CHANNEL = 1024
+
 # rt_sigaction: programs ask for the action of these to change a flag of it. glibc's posix_spawn asks about every signal
 # there is, so each one here costs each start of a program some 10 microseconds.
 SIGNALS_ASKED_ABOUT = {

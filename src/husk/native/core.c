@@ -64,6 +64,8 @@ static PyMethodDef functions[] = {
      "shares_table(tid, tid): do they share a descriptor table? False where the host does not tell"},
     {"search_library", gate_py_search_library, METH_VARARGS,
      "search_library(path): learn the call sites of a dynamic loader and the C library beside it, for later boxes"},
+    {"is_channel", gate_py_is_channel, METH_VARARGS,
+     "is_channel(tid, fd): is this descriptor of a guest's the channel of its gate, which the guest did not open?"},
     {"same_open_file", guest_py_same_open_file, METH_VARARGS,
      "same_open_file(tid, fd, own_fd): is that thread's descriptor a duplicate of ours?"},
     {"ipc_make", host_py_ipc_make, METH_VARARGS, "ipc_make(kind, key, count, mode): the id of a new object"},

@@ -13,6 +13,7 @@ from errno import EAFNOSUPPORT, EINVAL, ENOPROTOOPT, EOPNOTSUPP, EPERM, EPROTONO
 from husk.abi import numbers
 from husk.abi.registry.rules import (
     ALWAYS,
+    DIRECT_NAMES,
     IPC_WALL,
     NET_WALL,
     NEVER,
@@ -25,6 +26,7 @@ from husk.abi.registry.rules import (
     Verdict,
     carries_cookie,
     is_null,
+    made_at,
     native,
     native_if,
     refuse,
@@ -182,8 +184,12 @@ ROWS = (
                    "receives from a socket the guest holds; virtual where the sender's name may have to be translated"),
     virtual("sendmsg", 47, "recvmsg(fd: fd, msg: *msghdr, flags: MSG_*)",
             "may ask for the sender's name; the C core lets it run in the host unless that has to be translated; native"
-            " where husk makes a guest receive an O_PATH descriptor",
-            native_if(carries_cookie(5)), eintr=RESTARTS),
+            " where husk makes a guest receive an O_PATH descriptor, and where a gate's code receives one from husk",
+            native_if(carries_cookie(5)),
+            native_if(DIRECT_NAMES, made_at("the resident region's", numbers.RESIDENT_DIRECT),
+                      Arg(0, "the descriptor").is_in({"the gate's": numbers.GATE_CHANNEL}),
+                      Arg(2, "flags").within({"MSG_DONTWAIT": 0x40, "MSG_CMSG_CLOEXEC": 0x40000000})),
+            eintr=RESTARTS),
     virtual("sendmsg", 299, "recvmmsg(fd: fd, mmsg: *mmsghdr, vlen: uint, flags: MSG_*, timeout: *timespec)",
             "recvmsg several times", eintr=RESTARTS),
     native(48, "shutdown(fd: fd, how: SHUT_*)", "closes one direction of a socket the guest holds"),

@@ -1,6 +1,7 @@
 /* native: notified calls answered without Python, from the name cache and from what the host says at that moment.
  *
- * Here: opening for reading, and the way of questions.c's replies into the guest.
+ * Here: opening for reading, and the way of replies into the guest. Not here: questions about names (questions.c), and
+ * replies through a slot in shared memory (gate/).
  *
  * Each answer here must be the one Python would give. Everything else (a symlink at the end, a directory that was not
  * taught, a hard link, another device, any unexpected answer of the host) is left to Python by returning false. */
@@ -100,21 +101,21 @@ static bool give_fd(struct fast_cache *cache, int listener, const struct seccomp
     return got != -EMFILE; /* Python reports that the guest's table is full */
 }
 
-static bool open_name(struct fast_cache *cache, int listener, const struct seccomp_notif *notif,
-                      const struct fast_asker *asker, int dirfd, uint64_t name, uint32_t flags)
+static bool open_name(struct fast_cache *cache, const struct fast_asker *asker, int dirfd, uint64_t name,
+                      uint32_t flags, struct fast_reply *reply)
 {
     struct fast_resolved path;
     struct stat s;
     int fd;
-    /* 0100000 is O_LARGEFILE, which every 64-bit program may set and none needs. */
-    if (flags & ~(uint32_t)(O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_DIRECTORY | 0100000) ||
-        !fast_resolve(cache, asker, dirfd, name, &path))
+    reply->fd = -1;
+    reply->size = 0;
+    if (flags & ~(uint32_t)FAST_OPENS || !fast_resolve(cache, asker, dirfd, name, &path))
         return false;
     enum fast_outcome seen = open_for_reading(cache, &path, flags, &fd, &s);
     if (seen == FAST_PYTHON)
         return false;
     if (seen == FAST_MISSING)
-        return notify_answer_error(listener, notif->id, ENOENT), true;
+        return reply->value = -ENOENT, true;
     bool directory = S_ISDIR(s.st_mode);
     if (directory) {
         if (fd >= 0)
@@ -131,10 +132,8 @@ static bool open_name(struct fast_cache *cache, int listener, const struct secco
     fast_show(&path.dir->showing, &shown);
     if (!fast_permits(cache, &shown, 4)) {
         close(fd);
-        if (cache->over_files)
-            return false;
-        notify_answer_error(listener, notif->id, EACCES);
-        return true;
+        reply->value = -EACCES;
+        return !cache->over_files;
     }
     if (!directory) {
         if (!(flags & O_NONBLOCK))
@@ -146,7 +145,17 @@ static bool open_name(struct fast_cache *cache, int listener, const struct secco
             (fast_own_is_past(&path) || (fstat(fd, &s) == 0 && !s.st_nlink)))
             fast_cache_forget_file(cache, &s); /* C has changed it meanwhile */
     }
-    return give_fd(cache, listener, notif, fd, flags & O_CLOEXEC);
+    reply->fd = fd;
+    return true;
+}
+
+bool fast_open(struct fast_cache *cache, const struct fast_asker *asker, int nr, const uint64_t a[6],
+               struct fast_reply *reply)
+{
+    if (nr == SYS_open)
+        return open_name(cache, asker, AT_FDCWD, a[ARG_open_filename], (uint32_t)a[ARG_open_flags], reply);
+    return open_name(cache, asker, (int)a[ARG_openat_dfd], a[ARG_openat_filename], (uint32_t)a[ARG_openat_flags],
+                     reply);
 }
 
 /* The reply's data, written to the guest's memory, and its value. */
@@ -169,21 +178,22 @@ static bool answer(Listener *self, const struct seccomp_notif *notif)
     int listener = self->fd;
     const __u64 *a = notif->data.args;
     struct fast_asker asker = {.tid = notif->pid};
+    struct fast_reply reply;
     if (fast_answer_change(self, notif, &asker))
         return true;
     switch (notif->data.nr) {
     case SYS_open:
-        return open_name(cache, listener, notif, &asker, AT_FDCWD, a[ARG_open_filename], (uint32_t)a[ARG_open_flags]);
     case SYS_openat:
-        return open_name(cache, listener, notif, &asker, (int)a[ARG_openat_dfd], a[ARG_openat_filename],
-                         (uint32_t)a[ARG_openat_flags]);
+        if (!fast_open(cache, &asker, notif->data.nr, (const uint64_t *)a, &reply))
+            return false;
+        return reply.fd < 0 ? deliver(listener, notif, &reply)
+                            : give_fd(cache, listener, notif, reply.fd,
+                                      a[notif->data.nr == SYS_open ? ARG_open_flags : ARG_openat_flags] & O_CLOEXEC);
     case SYS_getdents64:
         return fast_answer_getdents(cache, listener, notif, (int)a[ARG_getdents64_fd], a[ARG_getdents64_dirent],
                                     (int)a[ARG_getdents64_count]);
-    default: {
-        struct fast_reply reply;
+    default:
         return fast_ask(cache, &asker, notif->data.nr, (const uint64_t *)a, &reply) && deliver(listener, notif, &reply);
-    }
     }
 }
 

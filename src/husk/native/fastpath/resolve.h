@@ -35,6 +35,7 @@ struct fast_reply {
     int64_t value;
     uint64_t to;
     size_t size;
+    int fd; /* of fast_open alone: owned by the caller; -1: the value says why not */
     char data[FAST_LARGEST_REPLY];
 };
 
@@ -47,6 +48,11 @@ void fast_end(struct fast_cache *cache);
 /* questions.c, with the lock held: the reply to a call that carries no descriptor back. False: Python's. */
 bool fast_ask(struct fast_cache *cache, const struct fast_asker *asker, int nr, const uint64_t args[6],
               struct fast_reply *reply);
+/* fastpath.c: open or openat, for reading. Flags but these are Python's; 0100000 is O_LARGEFILE, which every 64-bit
+ * program may set and none needs. */
+#define FAST_OPENS (O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_DIRECTORY | 0100000)
+bool fast_open(struct fast_cache *cache, const struct fast_asker *asker, int nr, const uint64_t args[6],
+               struct fast_reply *reply);
 #define FAST_LONGEST_LINK 80
 /* starts.c: the name in /proc of what belongs to the thread: "fd" or "fdinfo" of a descriptor, or AT_FDCWD's link. */
 void fast_task_link(char link[FAST_LONGEST_LINK], const struct fast_asker *asker, const char *kind, int fd);

@@ -19,9 +19,14 @@
 #define EINVAL 22
 #define EFAULT 14
 #define AT_FDCWD -100
+#define O_CLOEXEC 0x80000
+#define MSG_DONTWAIT 0x40
+#define CLOSES_ON_EXEC 11         /* MSG_CMSG_CLOEXEC is O_CLOEXEC shifted by this */
+#define NR_CLOSE 3
 #define NR_FSTAT 5
 #define NR_RT_SIGPROCMASK 14
 #define NR_SCHED_YIELD 24
+#define NR_RECVMSG 47
 #define NR_GETTID 186
 #define NR_NEWFSTATAT 262
 #define STAT_BYTES 144
@@ -74,7 +79,36 @@ gate_code:
 
         mov     GATE_DATA_NR(%r11), %eax
         mov     %rax, GATE_SAVED_REQUEST + GATE_REQUEST_NR(%rbx)
-        movzbl  GATE_DATA_NAME(%r11), %eax
+
+        /*
+         * A descriptor comes through the channel. The guest may have closed that, and have something else there: look,
+         * before husk is asked for one.
+         */
+        cmpw    $GATE_DESCRIPTOR, GATE_DATA_SIZE(%r11)
+        jne     named
+        movzbl  GATE_DATA_OUT(%r11), %eax
+        testl   $~GATE_OPENS, SAVED_ARGS(%rbx, %rax, 8)
+        jnz     give_up
+        cmpq    $0, AT(GATE_CHANNEL_INO)
+        je      give_up
+        lea     -ROOM(%rsp), %rsp
+        mov     $NR_FSTAT, %edi
+        mov     $GATE_CHANNEL, %esi
+        mov     %rsp, %rdx
+        movabs  $(HUSK_RESIDENT + HUSK_RESIDENT_DIRECT), %rax
+        call    *%rax
+        mov     (%rsp), %rcx
+        mov     8(%rsp), %rdx
+        lea     ROOM(%rsp), %rsp
+        test    %eax, %eax
+        jnz     give_up
+        cmp     %rcx, AT(GATE_CHANNEL_DEV)
+        jne     give_up
+        cmp     %rdx, AT(GATE_CHANNEL_INO)
+        jne     give_up
+        mov     GATE_SAVED_DATA(%rbx), %r11
+
+named:  movzbl  GATE_DATA_NAME(%r11), %eax
         mov     SAVED_ARGS(%rbx, %rax, 8), %rsi
 
         /*
@@ -210,8 +244,11 @@ done:   mov     GATE_SLOT_SUM(%r12), %rax
         mov     GATE_SAVED_DATA(%rbx), %r11
         movzwl  GATE_DATA_SIZE(%r11), %eax
         cmp     %rax, %r8
-        je      7f
-        cmp     $GATE_ANY_SIZE, %eax
+        jne     6f
+        cmp     $GATE_DESCRIPTOR, %eax
+        je      receive
+        jmp     7f
+6:      cmp     $GATE_ANY_SIZE, %eax
         jne     give_up                 /* as when it was declined */
         lea     -8(%r8), %rax
         cmp     $(GATE_LARGEST_DATA - 8), %rax
@@ -248,7 +285,7 @@ done:   mov     GATE_SLOT_SUM(%r12), %rax
 believe:
         cmpl    $0, AT(GATE_OPEN)
         je      give_up
-        mov     GATE_SAVED_VALUE(%rbx), %rax
+opened: mov     GATE_SAVED_VALUE(%rbx), %rax
         mov     GATE_SAVED_DATA(%rbx), %r11
         mov     GATE_DATA_BACK(%r11), %r11
         add     $2, %r11
@@ -256,6 +293,50 @@ believe:
 
 fault:  movq    $-EFAULT, GATE_SAVED_VALUE(%rbx)
         jmp     believe
+
+        /*
+         * A child that a handler forked just now may be here as well. One of the two gets the message, and the other
+         * makes the ordinary call.
+         */
+receive:
+        lea     GATE_MESSAGE(%rbx), %rdx
+        xor     %eax, %eax
+        mov     %rax, (%rdx)            /* no address */
+        mov     %rax, 8(%rdx)
+        mov     %rax, GATE_MESSAGE_FLAGS(%rdx)
+        mov     %rax, GATE_MESSAGE_RIGHTS(%rdx)
+        lea     GATE_MESSAGE_PART(%rdx), %rax
+        mov     %rax, GATE_MESSAGE_PARTS(%rdx)
+        movq    $1, GATE_MESSAGE_PART_COUNT(%rdx)
+        lea     GATE_MESSAGE_RIGHTS(%rdx), %rax
+        mov     %rax, GATE_MESSAGE_CONTROL(%rdx)
+        movq    $GATE_RIGHTS_ROOM, GATE_MESSAGE_CONTROL_SIZE(%rdx)
+        lea     GATE_MESSAGE_SUM(%rdx), %rax
+        mov     %rax, GATE_MESSAGE_PART(%rdx)
+        movq    $8, GATE_MESSAGE_PART + 8(%rdx)
+        movzbl  GATE_DATA_OUT(%r11), %eax
+        mov     SAVED_ARGS(%rbx, %rax, 8), %ecx
+        and     $O_CLOEXEC, %ecx
+        shl     $CLOSES_ON_EXEC, %ecx
+        or      $MSG_DONTWAIT, %ecx
+        mov     $NR_RECVMSG, %edi
+        mov     $GATE_CHANNEL, %esi
+        lea     -128(%rsp), %rsp
+        movabs  $(HUSK_RESIDENT + HUSK_RESIDENT_DIRECT), %rax
+        call    *%rax
+        lea     128(%rsp), %rsp
+        cmp     $8, %rax
+        jne     give_up
+        cmpq    $GATE_RIGHTS_BYTES, GATE_MESSAGE + GATE_MESSAGE_RIGHTS(%rbx)
+        jne     give_up                 /* there was no room for it in the guest's table */
+        movslq  GATE_MESSAGE + GATE_MESSAGE_FD(%rbx), %rdi
+        mov     %rdi, GATE_SAVED_VALUE(%rbx)
+        mov     GATE_MESSAGE + GATE_MESSAGE_SUM(%rbx), %rax
+        cmp     GATE_SAVED_SUM(%rbx), %rax
+        je      opened
+        mov     $NR_CLOSE, %eax
+        syscall
+        jmp     give_up
 
 give_up:
         mov     GATE_SAVED_DATA(%rbx), %r11

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "gate/layout.h"
@@ -27,6 +28,8 @@ struct gate_process {
     int pidfd;            /* owned */
     uint64_t base;        /* in the guest */
     uint8_t *pages;       /* owned: husk's mapping of the same memory */
+    int channel;          /* owned: the socket through which it gets descriptors; -1: it gets none */
+    unsigned unread;      /* requests in a row for which a message was still in it */
     uint64_t names_entry; /* where the process's direct names are answered; 0: it has none */
     unsigned stubs;
     uint64_t sites[GATE_MOST_STUBS]; /* of the stubs: where their `syscall` instructions are */
@@ -63,7 +66,7 @@ struct gate_keeper {
     /* Programs that asked often: their later processes get a gate at once, before they start threads. The leader's. */
     struct gate_program { uint64_t identity[2]; } askers[GATE_MOST_ASKERS];
     unsigned next_asker;
-    struct gate_site { uint64_t dev, ino, offset; int nr; } known[64]; /* sites by file, in the order they were found */
+    struct gate_site { uint64_t dev, ino, offset; int nr, between; } known[64]; /* sites by file, in the order they were found */
     unsigned known_sites;
     struct { uint64_t dev, ino; } libraries[16]; /* whose sites are known */
     unsigned library_count;
@@ -86,14 +89,16 @@ void gate_lock(struct gate_keeper *keeper); /* of keeper->lock, which the poller
 bool gate_is_over(const struct seccomp_notif *notif); /* does this native call close them? as in walls/gates.py */
 PyObject *gate_py_use(Listener *self, PyObject *noargs);
 /* Which of its arguments are the name and the buffer, and how large that is. NULL: it has no gate. */
-struct gate_call { int nr; uint8_t name, out; uint16_t size; };
+struct gate_call { int nr; uint8_t name, out; uint16_t size; }; /* as in a stub */
 const struct gate_call *gate_call(int nr);
 bool gate_may_lead(int nr); /* has it a stub of some kind? */
+bool gate_is_open_call(const struct gate_call *call); /* only processes with direct names can make it through a gate */
 
 /* install.c */
 /* What lies around the call site of a notification. */
 struct gate_view {
     struct host_mapping mapping;
+    int between;        /* bytes of other instructions that the site has, as struct husk_site */
     bool led;           /* the site leads to direct names, by the guest's own doing */
     uint64_t inherited; /* the gate that a parent left, to which sites of this mapping lead; 0: none */
     uint64_t sigaction; /* where the process calls rt_sigaction, as far as is known; 0: nowhere */
@@ -107,9 +112,17 @@ int gate_add_site(struct gate_keeper *keeper, struct gate_process *gate, const s
                   const struct gate_view *view);
 void gate_remember_caller(struct gate_keeper *keeper, const struct seccomp_notif *notif); /* its site, by file */
 bool gate_leads_sigaction(pid_t tid); /* does the process's call of rt_sigaction lead away already? Or it cannot */
-void gate_remember_site(struct gate_keeper *keeper, uint64_t dev, uint64_t ino, uint64_t offset, int nr);
+void gate_remember_site(struct gate_keeper *keeper, const struct gate_site *found);
 void gate_drop(struct gate_process *gate);
 bool gate_is_there(const struct gate_process *gate); /* has its process still the pages? */
+
+/* channel.c: how descriptors come through a gate */
+/* One for a process that waits in this notified call; the guest has the other end, and is told which file that is. The
+ * caller closes it. -1: it gets none. */
+int gate_make_channel(int listener, const struct seccomp_notif *notif, struct stat *theirs);
+/* Send `fd` with the sum of the request that it answers. False: nothing was sent. */
+bool gate_send(struct gate_process *gate, int fd, uint64_t sum);
+PyObject *gate_py_is_channel(PyObject *self, PyObject *args);
 
 /* sites.c: all call sites of C libraries that may be led away. */
 void gate_learn_interpreter(struct gate_keeper *keeper, int fd); /* a dynamic loader, and the C library beside it */

@@ -24,6 +24,8 @@
 #include <unistd.h>
 
 #define SITE_BYTES 7
+#define CALL_BYTES 2
+#define MOV_BYTES 5
 #define NEAR 0x7fff0000LL /* how far a jump reaches, and a little less */
 
 #define CODE (HOST_READABLE | HOST_EXECUTABLE)
@@ -135,31 +137,47 @@ static uint64_t site_of(const struct gate_site *known, const struct host_mapping
     return here ? mapping->start + from : 0;
 }
 
+/* Which instructions stand between the `mov` and the `syscall` at `site`? None, or those of open. */
+static int between_of(pid_t tid, uint64_t site)
+{
+    uint64_t bytes;
+    bool others = guest_read(tid, site - HUSK_BETWEEN_BYTES, &bytes, sizeof bytes) == sizeof bytes &&
+        bytes == HUSK_BETWEEN;
+    return others ? HUSK_BETWEEN_BYTES : 0;
+}
+
 bool gate_look(const struct gate_keeper *keeper, const struct seccomp_notif *notif, struct gate_view *view)
 {
     uint8_t bytes[SITE_BYTES + 1]; /* and the one before */
-    uint64_t behind = notif->data.instruction_pointer;
+    uint64_t behind = notif->data.instruction_pointer, site = behind - CALL_BYTES, led;
     if (guest_read(notif->pid, behind - sizeof bytes, bytes, sizeof bytes) != sizeof bytes ||
         bytes[6] != 0x0f || bytes[7] != 0x05 || !is_alone(notif->pid) ||
-        !find_mapping(notif->pid, behind - 2, &view->mapping) || view->mapping.start > behind - SITE_BYTES)
+        !find_mapping(notif->pid, site, &view->mapping) ||
+        view->mapping.start + HUSK_BETWEEN_BYTES > behind - SITE_BYTES)
         return false;
-    uint64_t data = stub_behind(notif->pid, bytes + 1, behind - 2);
+    view->between = between_of(notif->pid, site);
+    led = site - (uint64_t)view->between;
+    if (view->between && guest_read(notif->pid, led - MOV_BYTES, bytes + 1, SITE_BYTES) != SITE_BYTES)
+        return false;
+    uint64_t data = stub_behind(notif->pid, bytes + 1, led);
     view->led = data != 0;
     if (view->led) /* a parent may have left a gate behind direct names */
         return guest_read(notif->pid, data + GATE_DATA_NEXT, &view->inherited, sizeof view->inherited) ==
             sizeof view->inherited;
-    view->inherited = gate_behind(bytes + 1, behind - 2);
+    if (view->between)
+        return false; /* only direct names lead such a site */
+    view->inherited = gate_behind(bytes + 1, site);
     if (view->inherited)
         return true;
     if (!is_site(bytes + 1, notif->data.nr) || (bytes[0] & 0xf0) == 0x40 /* a REX prefix */)
         return false;
     /* The parent may have left one. The site that was found first leads to each gate that this file has. */
     for (unsigned i = 0; i < keeper->known_sites; i++) {
-        uint64_t site = site_of(&keeper->known[i], &view->mapping);
-        if (!site)
+        uint64_t first = keeper->known[i].between ? 0 : site_of(&keeper->known[i], &view->mapping);
+        if (!first)
             continue;
-        if (guest_read(notif->pid, site - 5, bytes, SITE_BYTES) == SITE_BYTES)
-            view->inherited = gate_behind(bytes, site);
+        if (guest_read(notif->pid, first - MOV_BYTES, bytes, SITE_BYTES) == SITE_BYTES)
+            view->inherited = gate_behind(bytes, first);
         break;
     }
     return true;
@@ -181,7 +199,7 @@ static uint64_t make_stub(struct gate_process *gate, int nr, uint64_t site)
     uint8_t stub[GATE_STUB_BYTES] = {0};
     const uint8_t *code = nr == SYS_rt_sigaction ? away : gate->names_entry ? to_names : to_gate;
     const struct gate_call *call = gate_call(nr);
-    if (!call && code == to_gate)
+    if (code == to_gate && (!call || gate_is_open_call(call)))
         return 0; /* nothing answers it */
     if (call) {
         int32_t to_entry = -(int32_t)(at + 12);
@@ -226,21 +244,21 @@ static void lead_from_names(struct gate_process *gate, pid_t tid, int nr, uint64
 }
 
 /* The stopped process's site leads to a new stub. What is not as expected stays as it is. */
-static void lead(struct gate_process *gate, struct remote_thread *thread, int nr, uint64_t site)
+static void lead(struct gate_process *gate, struct remote_thread *thread, int nr, uint64_t site, int between)
 {
     uint8_t before[8];
     int64_t distance = (int64_t)(gate->base - site);
     errno = 0;
-    long word = ptrace(PTRACE_PEEKDATA, thread->tid, site - 5, 0);
+    long word = ptrace(PTRACE_PEEKDATA, thread->tid, site - (uint64_t)between - MOV_BYTES, 0);
     memcpy(before, &word, sizeof before);
     if (errno)
         return;
-    uint64_t data = stub_behind(thread->tid, before, site);
+    uint64_t data = stub_behind(thread->tid, before, site - (uint64_t)between);
     if (data) {
         lead_from_names(gate, thread->tid, nr, site, data);
         return;
     }
-    if (distance > NEAR || distance < -NEAR || !is_site(before, nr))
+    if (between || distance > NEAR || distance < -NEAR || !is_site(before, nr))
         return;
     if (nr == SYS_rt_sigaction && !tell_resident(thread->tid, site))
         return;
@@ -251,7 +269,7 @@ static void lead(struct gate_process *gate, struct remote_thread *thread, int nr
     before[0] = 0xe9;
     memcpy(before + 1, &jump, sizeof jump);
     memcpy(&word, before, sizeof word);
-    if (ptrace(PTRACE_POKEDATA, thread->tid, site - 5, word) < 0)
+    if (ptrace(PTRACE_POKEDATA, thread->tid, site - MOV_BYTES, word) < 0)
         gate->stubs--;
 }
 
@@ -265,24 +283,26 @@ static uint64_t names_entry_of(const struct gate_keeper *keeper, pid_t tid)
     return entry >= HUSK_NAMES && entry < HUSK_NAMES + HUSK_NAMES_BYTES ? entry : 0;
 }
 
-void gate_remember_site(struct gate_keeper *keeper, uint64_t dev, uint64_t ino, uint64_t offset, int nr)
+void gate_remember_site(struct gate_keeper *keeper, const struct gate_site *found)
 {
-    struct gate_site found = {dev, ino, offset, nr};
     for (unsigned i = 0; i < keeper->known_sites; i++) {
         const struct gate_site *known = &keeper->known[i];
-        if (known->dev == dev && known->ino == ino && known->offset == offset)
+        if (known->dev == found->dev && known->ino == found->ino && known->offset == found->offset)
             return;
     }
     if (keeper->known_sites < sizeof keeper->known / sizeof *keeper->known) {
-        keeper->known[keeper->known_sites++] = found;
-        keeper->knows_sigaction = keeper->knows_sigaction || nr == SYS_rt_sigaction;
+        keeper->known[keeper->known_sites++] = *found;
+        keeper->knows_sigaction = keeper->knows_sigaction || found->nr == SYS_rt_sigaction;
     }
 }
 
 /* As gate_remember_site, of a mapped file. */
-static void remember_mapped(struct gate_keeper *keeper, const struct host_mapping *mapping, int nr, uint64_t site)
+static void remember_mapped(struct gate_keeper *keeper, const struct host_mapping *mapping, int nr, uint64_t site,
+                            int between)
 {
-    gate_remember_site(keeper, device_of(mapping), mapping->ino, site - mapping->start + mapping->offset, nr);
+    const struct gate_site found = {device_of(mapping), mapping->ino, site - mapping->start + mapping->offset, nr,
+                                    between};
+    gate_remember_site(keeper, &found);
 }
 
 void gate_remember_caller(struct gate_keeper *keeper, const struct seccomp_notif *notif)
@@ -290,9 +310,9 @@ void gate_remember_caller(struct gate_keeper *keeper, const struct seccomp_notif
     uint64_t site = notif->data.instruction_pointer - 2;
     uint8_t bytes[SITE_BYTES];
     struct host_mapping mapping;
-    if (guest_read(notif->pid, site - 5, bytes, sizeof bytes) == sizeof bytes && is_site(bytes, notif->data.nr) &&
-        find_mapping(notif->pid, site, &mapping))
-        remember_mapped(keeper, &mapping, notif->data.nr, site);
+    if (guest_read(notif->pid, site - MOV_BYTES, bytes, sizeof bytes) == sizeof bytes &&
+        is_site(bytes, notif->data.nr) && find_mapping(notif->pid, site, &mapping))
+        remember_mapped(keeper, &mapping, notif->data.nr, site, 0);
 }
 
 bool gate_leads_sigaction(pid_t tid)
@@ -310,17 +330,17 @@ static void lead_known_sites(struct gate_keeper *keeper, struct gate_process *ga
     if (gate->names_entry)
         gate_learn_library(keeper, thread->tid, &view->mapping);
     if (gate_call(notif->data.nr)) {
-        lead(gate, thread, notif->data.nr, site);
-        remember_mapped(keeper, &view->mapping, notif->data.nr, site);
+        lead(gate, thread, notif->data.nr, site, view->between);
+        remember_mapped(keeper, &view->mapping, notif->data.nr, site, view->between);
     }
     if (view->sigaction > view->mapping.start && view->sigaction < view->mapping.end - 8) {
-        lead(gate, thread, SYS_rt_sigaction, view->sigaction);
-        remember_mapped(keeper, &view->mapping, SYS_rt_sigaction, view->sigaction);
+        lead(gate, thread, SYS_rt_sigaction, view->sigaction, 0);
+        remember_mapped(keeper, &view->mapping, SYS_rt_sigaction, view->sigaction, 0);
     }
     for (unsigned i = 0; i < keeper->known_sites; i++) {
         uint64_t other = site_of(&keeper->known[i], &view->mapping);
         if (other && other != site && other != view->sigaction)
-            lead(gate, thread, keeper->known[i].nr, other);
+            lead(gate, thread, keeper->known[i].nr, other, keeper->known[i].between);
     }
 }
 
@@ -331,6 +351,8 @@ void gate_drop(struct gate_process *gate)
     __atomic_store_n((uint32_t *)(void *)(gate->pages + GATE_AWAKE), 0, __ATOMIC_SEQ_CST);
     munmap(gate->pages, GATE_BYTES);
     close(gate->pidfd);
+    if (gate->channel >= 0)
+        close(gate->channel);
     *gate = (struct gate_process){0};
 }
 
@@ -431,9 +453,10 @@ static int make_pages(struct gate_process *gate)
     return fd;
 }
 
-/* Answer, and stop the thread on its way out, with a copy of `source` in its table if there is room: `guest_fd`. */
+/* Answer, and stop the thread on its way out, with a copy of `source` in its table if there is room: `guest_fd`. And
+ * with a `channel`, if it is to get one. */
 static int stop(struct gate_keeper *keeper, const struct seccomp_notif *notif, int source, struct remote_thread *thread,
-                int *guest_fd)
+                int *guest_fd, struct gate_process *channel, struct stat *theirs)
 {
     int listener = keeper->listener->fd;
     if (remote_attach(notif->pid))
@@ -443,6 +466,8 @@ static int stop(struct gate_keeper *keeper, const struct seccomp_notif *notif, i
         return -ESRCH;
     }
     *guest_fd = source < 0 ? -1 : notify_inject_fd(listener, notif, source, true);
+    if (channel)
+        channel->channel = gate_make_channel(listener, notif, theirs);
     notify_answer_value(listener, notif->id, 0);
     int error = remote_wait_stop(thread, notif->pid);
     thread->cookie = keeper->listener->cookie;
@@ -452,9 +477,10 @@ static int stop(struct gate_keeper *keeper, const struct seccomp_notif *notif, i
 int gate_install(struct gate_keeper *keeper, struct gate_process *place, const struct seccomp_notif *notif,
                  const struct gate_view *view)
 {
-    struct gate_process gate = {.tgid = notif->pid, .names_entry = names_entry_of(keeper, notif->pid)};
+    struct gate_process gate = {.tgid = notif->pid, .names_entry = names_entry_of(keeper, notif->pid), .channel = -1};
     struct remote_thread thread;
-    const uint32_t open = 1;
+    struct stat theirs = {0};
+    struct { uint32_t open, gap; uint64_t dev, ino; } words = {.open = 1}; /* as at GATE_OPEN */
     int guest_fd, fd = make_pages(&gate);
     if (fd < 0)
         return REMOTE_TRACED;
@@ -466,7 +492,7 @@ int gate_install(struct gate_keeper *keeper, struct gate_process *place, const s
             close(gate.pidfd);
         return REMOTE_TRACED;
     }
-    int error = stop(keeper, notif, fd, &thread, &guest_fd);
+    int error = stop(keeper, notif, fd, &thread, &guest_fd, gate.names_entry ? &gate : NULL, &theirs);
     close(fd);
     if (error) {
         gate_drop(&gate);
@@ -484,7 +510,8 @@ int gate_install(struct gate_keeper *keeper, struct gate_process *place, const s
         usable = false, error = -ESRCH;
     if (usable) {
         lead_known_sites(keeper, &gate, &thread, notif, view);
-        usable = guest_write(thread.tid, gate.base + GATE_OPEN, &open, sizeof open) == sizeof open;
+        words.dev = theirs.st_dev, words.ino = theirs.st_ino;
+        usable = guest_write(thread.tid, gate.base + GATE_OPEN, &words, sizeof words) == sizeof words;
     }
     /* Before the thread goes on: its next request may come at once. */
     gate_lock(keeper);
@@ -503,7 +530,7 @@ int gate_add_site(struct gate_keeper *keeper, struct gate_process *gate, const s
                   const struct gate_view *view)
 {
     struct remote_thread thread;
-    int none, error = stop(keeper, notif, -1, &thread, &none);
+    int none, error = stop(keeper, notif, -1, &thread, &none, NULL, NULL);
     if (error)
         return error;
     gate_lock(keeper);

@@ -29,7 +29,8 @@ static const struct gate_call CALLS[] = {
     {SYS_lstat, 0, 1, sizeof(struct stat)},      {SYS_statx, 1, 4, 256},
     {SYS_access, 0, 0, 0},                       {SYS_faccessat, 1, 0, 0},
     {SYS_faccessat2, 1, 0, 0},                   {SYS_readlink, 0, 1, GATE_ANY_SIZE},
-    {SYS_readlinkat, 1, 2, GATE_ANY_SIZE},
+    {SYS_readlinkat, 1, 2, GATE_ANY_SIZE},       {SYS_open, 0, 1, GATE_DESCRIPTOR},
+    {SYS_openat, 1, 2, GATE_DESCRIPTOR},
 };
 
 const struct gate_call *gate_call(int nr)
@@ -40,10 +41,15 @@ const struct gate_call *gate_call(int nr)
     return NULL;
 }
 
+bool gate_is_open_call(const struct gate_call *call)
+{
+    return call && call->size == GATE_DESCRIPTOR;
+}
+
 bool gate_may_lead(int nr)
 {
     /* As loader/names.c answers them. */
-    static const int direct[] = {SYS_open, SYS_openat, SYS_fstat, SYS_mmap, SYS_execve, SYS_clone3};
+    static const int direct[] = {SYS_fstat, SYS_mmap, SYS_execve, SYS_clone3};
     for (size_t i = 0; i < sizeof direct / sizeof *direct; i++)
         if (direct[i] == nr)
             return true;
@@ -278,7 +284,7 @@ bool gate_notified(struct gate_keeper *keeper, const struct seccomp_notif *notif
 {
     int nr = notif->data.nr;
     bool direct = keeper && fast_direct_is_open(keeper->listener->cache);
-    bool asks = gate_call(nr);
+    bool opens = gate_is_open_call(gate_call(nr)), asks = gate_call(nr) && (!opens || direct);
     if (direct && !atomic_load(&keeper->closed) && is_worth_leading(keeper, notif))
         fast_direct_leads(keeper->listener->cache, notif->pid);
     if (!keeper || atomic_load(&keeper->closed) || (asks && keeper->lone && !direct) ||
@@ -310,6 +316,8 @@ bool gate_notified(struct gate_keeper *keeper, const struct seccomp_notif *notif
         counter->failures++;
     struct gate_view view = {.sigaction = counter->sigaction};
     if (!gate_look(keeper, notif, &view))
+        return false;
+    if (opens && !view.led)
         return false;
     if (direct && !view.led)
         fast_direct_leads(keeper->listener->cache, notif->pid);

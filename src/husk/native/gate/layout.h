@@ -3,7 +3,8 @@
  * Layout only; shared by the guest's code (entry.S), the C core and the tests. docs/design/025-gate.md says why.
  *
  *   page 0     r-x  the code, and a stub for each call site that leads here
- *   page 1     rw-  one word: the gate is open. Wiped by fork, so that a child does not use its parent's gate
+ *   page 1     rw-  the gate is open, and which channel it has. Wiped by fork, so that a child does not use its
+ *                   parent's gate
  *   page 2, 3  rw-  what the code has to remember, a part for each slot. Private: fork copies it
  *   page 4     rw-  one word: husk polls. Shared with husk
  *   page 5-8   rw-  the slots. Shared with husk
@@ -17,12 +18,17 @@
 #define GATE_STUBS 0x800       /* in page 0 */
 #define GATE_STUB_BYTES 64
 #define GATE_MOST_STUBS 32
-#define GATE_OPEN 0x1000
+#define GATE_OPEN 0x1000       /* u32 */
+#define GATE_CHANNEL_DEV 0x1008 /* u64: of the socket through which descriptors come … */
+#define GATE_CHANNEL_INO 0x1010 /* … which the guest has at GATE_CHANNEL; 0: there is none */
 #define GATE_SAVED 0x2000
 #define GATE_SHARED 0x4000
 #define GATE_AWAKE 0x4000
 #define GATE_SLOTS 0x5000
 #define GATE_BYTES 0x9000
+
+/* A number that programs do not come to by themselves. As in abi/numbers.py. */
+#define GATE_CHANNEL 1024
 
 #define GATE_SLOT_COUNT 16
 #define GATE_SAVED_BYTES 512
@@ -35,8 +41,8 @@
 #define GATE_DATA_BACK 0       /* u64: the address of the site's `syscall` instruction */
 #define GATE_DATA_NR 8         /* u32 */
 #define GATE_DATA_NAME 12      /* u8: which argument is the name */
-#define GATE_DATA_OUT 13       /* u8: which argument is the buffer */
-#define GATE_DATA_SIZE 14      /* u16: how many bytes the buffer gets; 0: there is none; GATE_ANY_SIZE */
+#define GATE_DATA_OUT 13       /* u8: which argument is the buffer; or the flags, of a call that opens */
+#define GATE_DATA_SIZE 14      /* u16: how many bytes the buffer gets; 0: there is none; or one of the two below */
 
 #define GATE_DATA_NEXT 16      /* u64: of a call with a direct name that is not answered there; 0: the site itself */
 #define GATE_DATA_NAMES 24     /* u64: where direct names are answered */
@@ -47,6 +53,8 @@
 #define GATE_UNANSWERED 0x8000000000000000
 
 #define GATE_ANY_SIZE 0xfffe   /* eight bytes or more: a symbolic link */
+#define GATE_DESCRIPTOR 0xfffd /* the call opens: a descriptor comes through the channel */
+#define GATE_OPENS 02704400    /* flags of such a call that husk answers; as FAST_OPENS */
 
 /* A request: 64-bit words, so that both sides can sum them up. */
 #define GATE_REQUEST_NR 0
@@ -73,7 +81,7 @@
 #define GATE_SLOT_STATE 0      /* u32, atomic */
 #define GATE_SLOT_REQUEST 8
 #define GATE_SLOT_VALUE 512
-#define GATE_SLOT_SIZE 520     /* u64: of the data; GATE_DECLINED: make the ordinary call */
+#define GATE_SLOT_SIZE 520     /* u64: of the data; GATE_DESCRIPTOR; GATE_DECLINED: make the ordinary call */
 #define GATE_SLOT_SUM 528      /* of the request that husk answered */
 #define GATE_SLOT_DATA 536
 
@@ -86,6 +94,20 @@
 
 #define GATE_SUM_FACTOR 0x9e3779b97f4a7c15
 #define GATE_SUM_SHIFT 29
+
+/* The message that brings a descriptor: struct msghdr, where the name was. Its eight bytes are the request's sum. */
+#define GATE_MESSAGE (GATE_SAVED_REQUEST + GATE_REQUEST_NAME)
+#define GATE_MESSAGE_PARTS 16
+#define GATE_MESSAGE_PART_COUNT 24
+#define GATE_MESSAGE_CONTROL 32
+#define GATE_MESSAGE_CONTROL_SIZE 40
+#define GATE_MESSAGE_FLAGS 48
+#define GATE_MESSAGE_PART 56     /* struct iovec */
+#define GATE_MESSAGE_RIGHTS 72   /* struct cmsghdr: its length, level and type, and … */
+#define GATE_MESSAGE_FD 88       /* … an int */
+#define GATE_RIGHTS_BYTES 20     /* of both */
+#define GATE_RIGHTS_ROOM 24
+#define GATE_MESSAGE_SUM 96
 
 /* How long the guest waits for husk to take a request: some ten microseconds of `pause`. */
 #define GATE_SPINS 300

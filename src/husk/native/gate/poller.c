@@ -11,6 +11,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <signal.h>
@@ -127,6 +128,19 @@ static bool begin(struct fast_cache *cache, struct gate_process *gate, const str
     return asker->tid;
 }
 
+_Static_assert(GATE_OPENS == FAST_OPENS, "the guest asks for what husk answers");
+
+/* The reply of a call that opens has a descriptor, or none; that of another call has data for its buffer. */
+static bool ask(struct gate_process *gate, const struct gate_call *call, struct fast_cache *cache,
+                const struct fast_asker *asker, const uint64_t args[6], struct fast_reply *reply)
+{
+    if (gate_is_open_call(call))
+        return gate->channel >= 0 && fast_open(cache, asker, call->nr, args, reply);
+    return fast_ask(cache, asker, call->nr, args, reply) &&
+        (reply->size == 0 || reply->size == call->size ||
+         (call->size == GATE_ANY_SIZE && reply->size >= 8 && reply->size <= GATE_LARGEST_DATA));
+}
+
 static bool judge(struct gate_keeper *keeper, struct gate_process *gate, const struct request *request,
                   struct fast_reply *reply)
 {
@@ -138,19 +152,16 @@ static bool judge(struct gate_keeper *keeper, struct gate_process *gate, const s
                                .name_size = field(request, GATE_REQUEST_SIZE)};
     if (!call || field(request, GATE_REQUEST_NR) != (uint64_t)call->nr)
         return false;
-    reply->size = 0;
     if (!fast_begin(cache))
         return false;
     bool done = begin(cache, gate, request, &asker) &&
-                fast_ask(cache, &asker, call->nr, &request->words[GATE_REQUEST_ARGS / 8], reply);
+                ask(gate, call, cache, &asker, &request->words[GATE_REQUEST_ARGS / 8], reply);
     fast_end(cache);
     if (by_number && !is_alive(gate)) {
         fast_starts_release(&cache->starts); /* what was kept just now may be another process's */
         return false;
     }
-    return done &&
-           (reply->size == 0 || reply->size == call->size ||
-            (call->size == GATE_ANY_SIZE && reply->size >= 8 && reply->size <= GATE_LARGEST_DATA));
+    return done;
 }
 
 void gate_serve(struct gate_keeper *keeper, struct gate_process *gate, uint8_t *slot)
@@ -158,9 +169,15 @@ void gate_serve(struct gate_keeper *keeper, struct gate_process *gate, uint8_t *
     struct request request;
     struct fast_reply reply;
     uint64_t sum = 0, declined = GATE_DECLINED, size;
+    reply.fd = -1, reply.size = 0;
     bool done = copy_request(slot, &request, &sum) && judge(keeper, gate, &request, &reply);
+    size = reply.size;
+    if (reply.fd >= 0) {
+        done = done && gate_send(gate, reply.fd, sum);
+        close(reply.fd);
+        size = GATE_DESCRIPTOR;
+    }
     if (done) {
-        size = reply.size;
         memcpy(slot + GATE_SLOT_DATA, reply.data, reply.size);
         memcpy(slot + GATE_SLOT_VALUE, &reply.value, sizeof reply.value);
         memcpy(slot + GATE_SLOT_SIZE, &size, sizeof size);

@@ -142,9 +142,9 @@ static void tell(struct gate_keeper *keeper, int fd, bool sigaction)
         if (site->nr == SYS_rt_sigaction && !sigaction)
             continue;
         fast_direct_site(keeper->listener->cache, site);
-        if (!site->between)
-            gate_remember_site(keeper, (uint64_t)major(site->dev) << 32 | minor(site->dev), site->ino, site->offset,
-                               site->nr);
+        const struct gate_site found = {(uint64_t)major(site->dev) << 32 | minor(site->dev), site->ino, site->offset,
+                                        site->nr, site->between};
+        gate_remember_site(keeper, &found);
     }
     pthread_mutex_unlock(&lock);
 }

@@ -10,6 +10,8 @@ import os
 import stat as st
 import time
 
+from husk.abi.numbers import GATE_CHANNEL
+from husk.native._core import is_channel
 from husk.vfs.node import Dir, Entry, Node
 from husk.vfs.proc.proc_nodes import PartDir, TaskDir, TaskFile, TaskLink
 from husk.vfs.proc.view import HostTask
@@ -226,6 +228,8 @@ class TaskEntries:
         if part.name == b"task":
             return self._thread(part, number)
         os.lstat(b"fd/%d" % number, dir_fd=self.host_task(task).fd)
+        if self.is_hidden(task, number):
+            raise OSError(errno.ENOENT, "no descriptor of the guest's")
         if part.name == b"fd":
             return TaskLink(self._tree, task, part, name, number)
         return TaskFile(self._tree, task, part, name)
@@ -296,7 +300,12 @@ class TaskEntries:
                 if guest
             ]
         group, kind = (_INO_FD, st.S_IFLNK) if name == b"fd" else (_INO_FDINFO, st.S_IFREG)
-        return [Entry(b"%d" % fd, _ino(task, group, fd), kind, FIRST_COOKIE + fd) for fd in numbers]
+        shown = (fd for fd in numbers if not self.is_hidden(task, fd))
+        return [Entry(b"%d" % fd, _ino(task, group, fd), kind, FIRST_COOKIE + fd) for fd in shown]
+
+    def is_hidden(self, task: TaskDir, fd: int) -> bool:
+        """Is it the channel of the task's gate, which is none of the guest's doing?"""
+        return fd == GATE_CHANNEL and is_channel(task.host, fd)
 
     def listed(self, task: TaskDir, name: bytes) -> list[bytes]:
         """Opened by name below the task's own directory descriptor, so it is the same task that is listed."""

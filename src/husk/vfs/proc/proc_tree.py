@@ -9,6 +9,7 @@ import errno
 import os
 import stat as st
 
+from husk.abi.numbers import GATE_CHANNEL
 from husk.vfs.node import Dir, Node, Stat
 from husk.vfs.proc.entries import TASK_DIRS, TASK_FILES, TaskEntries
 from husk.vfs.proc.proc_nodes import HeldFile, NamespaceFile, PartDir, SelfLink, TaskDir, TaskFile, TaskLink
@@ -139,6 +140,7 @@ class ProcTree(SynthTree):
             mode, nlink = TASK_DIRS[node.name], 2
             if node.name == b"fd":  # the number of descriptors, since Linux 6.2; whoever may not list them may ask
                 size = os.stat(b"fd", dir_fd=host_task.fd).st_size
+                size -= self._entries.is_hidden(node.task, GATE_CHANNEL)
             if node.name == b"task":  # one more for each thread: browsers count their own by it
                 nlink = os.stat(b"task", dir_fd=host_task.fd).st_nlink
         elif isinstance(node, TaskFile):
