@@ -17,7 +17,7 @@ import pytest
 from tests.lib import running
 from tests.lib.build_guests import guest_programs
 from tests.lib.harness import NATIVE_ONLY, differential
-from tests.lib.running import husk, scratch
+from tests.lib.running import husk, scratch, setting
 
 pytestmark = [
     pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for"),
@@ -38,10 +38,13 @@ sys.exit(status)
 """
 
 
-def counted(arguments: list[str], work: Path, gate: str, monkeypatch: pytest.MonkeyPatch) -> tuple[str, int]:
-    """What a guest program wrote, and how many of its questions came through a gate."""
+def counted(
+    arguments: list[str], work: Path, gate: str, monkeypatch: pytest.MonkeyPatch, direct: str = "0"
+) -> tuple[str, int]:
+    """What a guest program wrote, and how many of its questions came through a gate. With direct names those of /usr
+    need none."""
     monkeypatch.setenv("HUSK_GATE", gate)
-    monkeypatch.setenv("HUSK_DIRECT", "0")  # else the names of /usr need no gate
+    monkeypatch.setenv("HUSK_DIRECT", direct)
     mounts = ["--mount", f"{guest_programs()}:/guests:ro", "--mount", f"{work}:/workspace:rw"]
     command = [sys.executable, "-c", COUNTING]
     monkeypatch.setattr(running, "husk_command", lambda: command)
@@ -67,6 +70,40 @@ def test_gates_are_used_and_can_be_switched_off(gate: str, monkeypatch: pytest.M
         if gate == "0" or through > 500:
             break
     assert through > 500 if gate == "eager" else through == 0
+
+
+@pytest.mark.parametrize("gate", ["eager", "0"])
+def test_descriptors_come_through_gates(gate: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where guests have direct names: a gate receives by that instruction."""
+    through = 0
+    for _ in range(5):  # on a busy machine the poller may hardly run
+        with scratch() as place:
+            place.chmod(0o777)
+            through += counted(["/guests/gate_opens"], place, gate, monkeypatch, direct="1")[1]
+        if gate == "0" or setting() == "bare" or through > 3000:
+            break
+    if setting() == "walled":
+        assert through > 3000 if gate == "eager" else through == 0
+
+
+OPENS = """
+import os
+open("own", "w").close()
+for _ in range(3000):
+    os.close(os.open("own", os.O_RDONLY))
+there = os.stat("/proc/self/fd").st_size
+listed = [sorted(os.listdir("/proc/self/" + name)) for name in ("fd", "fdinfo")]
+print(*listed, there, os.path.lexists("/proc/self/fd/1024"))
+"""
+
+
+def test_the_channel_is_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with scratch() as place:
+        place.chmod(0o777)
+        monkeypatch.setenv("HUSK_GATE", "eager")
+        options = ["--mount", f"{place}:/workspace:rw", "--workdir", "/workspace"]
+        found = husk(["run", *options, "--", "/usr/bin/python3", "-c", OPENS])
+    assert found.out == "['0', '1', '2', '3'] ['0', '1', '2', '3'] 3 False\n", found.err
 
 
 # The guest: does its C library's call of rt_sigaction lead away, now that it has started some programs?

@@ -71,6 +71,22 @@ def test_lies_in_a_gate(programs: Path, secret: Path, monkeypatch: pytest.Monkey
     pytest.fail(f"only {answered} lies came through the gate")
 
 
+def test_the_channel_of_a_gate(programs: Path, secret: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through the socket that brings a guest descriptors it gets what it may open, and husk gets nothing."""
+    monkeypatch.setenv("HUSK_GATE", "eager")
+    for _ in range(5):  # on a busy machine the poller may hardly run
+        result = boxed(programs, ["gate_channel", str(secret)])
+        found = lines(result.out)
+        assert set(found.values()) == {"0"}, result.out
+        if result.err == "no gate\n":
+            assert setting() == "bare"  # without direct names nothing of it is there
+            return
+        assert len(found) == 6
+        if int(result.err.rsplit(maxsplit=1)[1]) > 100:
+            return
+    pytest.fail("hardly any request came through the gate")
+
+
 def test_a_loader_of_the_guests_own(programs: Path, place: Path, secret: Path, other: subprocess.Popen[bytes]) -> None:
     """The executed program has the same filter, and husk answers no loader that it did not start."""
     words = ["own_loader", str(secret), str(other.pid)]

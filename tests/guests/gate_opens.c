@@ -1,7 +1,7 @@
 /* build: gate_opens -pthread
  *
- * Files opened for reading, so often that a runtime may hand over descriptors in a way of its own, at the worst moments:
- * from many threads, in children of fork and vfork, with a full table, with other things at the number that the runtime
+ * Files opened for reading, so often that a runtime may hand over descriptors in a way of its own, at the worst
+ * moments: from many threads, in children of fork and vfork, with a full table, with other things at the number that the runtime
  * may use, after all descriptors were closed, with a signal at every single instruction whose handler opens too, forks,
  * or jumps away. What was opened is read: each descriptor must be of the file that was asked for.
  */

@@ -32,7 +32,7 @@ GIVEN = {"PyInit__core", "main", "_start", "memcpy", "memmove", "memset", "strle
 # other programs.
 CLASSES = {"Listener", "Call", "Recorder", "Manifest", "Tree", "VfsLock"}
 SHARED = {"husk_exec_info", "husk_resident", "husk_names", "husk_directories", "husk_directory", "husk_site"}
-SHARED |= {"husk_directory_kind", "husk_exact", "husk_program", "husk_roots"}
+SHARED |= {"husk_directory_kind", "husk_exact", "husk_program", "husk_roots", "husk_given"}
 # The manifest is the file's own bytes (docs/formats/manifest.md); its reader's struct is called just that.
 SHARED |= {"manifest"}
 

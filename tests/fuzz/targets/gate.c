@@ -41,22 +41,53 @@ void fast_end(struct fast_cache *cache)
 const struct gate_call *gate_call(int nr)
 {
     static const struct gate_call CALLS[] = {{SYS_newfstatat, 1, 2, 144}, {SYS_statx, 1, 4, 256}, {SYS_access, 0, 0, 0},
-                                             {SYS_readlink, 0, 1, GATE_ANY_SIZE}};
-    for (int i = 0; i < 4; i++)
+                                             {SYS_readlink, 0, 1, GATE_ANY_SIZE}, {SYS_openat, 1, 2, GATE_DESCRIPTOR}};
+    for (int i = 0; i < 5; i++)
         if (CALLS[i].nr == nr)
             return &CALLS[i];
     return NULL;
 }
 
-bool fast_ask(struct fast_cache *cache, const struct fast_asker *asker, int nr, const uint64_t args[6],
-              struct fast_reply *reply)
+bool gate_is_open_call(const struct gate_call *call)
 {
-    MUST(cache == &nothing && gate_call(nr) && args);
+    return call && call->size == GATE_DESCRIPTOR;
+}
+
+static int sent;
+
+bool gate_send(struct gate_process *gate, int fd, uint64_t sum)
+{
+    MUST(gate->channel == 5 && fcntl(fd, F_GETFD) >= 0 && sum);
+    return sent = eat_byte() & 1;
+}
+
+/* What a request must be that is judged. */
+static void look_at(const struct fast_asker *asker)
+{
     MUST(asker->name && strlen(asker->name) == asker->name_size && asker->name_size <= GATE_LONGEST_NAME);
     bool told = asker->start == 5; /* it begins in a directory that the guest told */
     bool own = *asker->name != '/' && (!told || !*asker->name); /* it begins in a directory of the thread's */
     MUST(own ? asker->tid == 70 && asker->process == 7 : asker->tid == 7 && !asker->process);
     *asker->by_number = own && eat_byte() & 1;
+}
+
+bool fast_open(struct fast_cache *cache, const struct fast_asker *asker, int nr, const uint64_t args[6],
+               struct fast_reply *reply)
+{
+    MUST(cache == &nothing && nr == SYS_openat && args);
+    look_at(asker);
+    bool found = eat_byte() & 1;
+    reply->fd = found ? fcntl(0, F_DUPFD_CLOEXEC, 0) : -1;
+    reply->value = -ENOENT;
+    reply->size = 0;
+    return found || eat_byte() & 1;
+}
+
+bool fast_ask(struct fast_cache *cache, const struct fast_asker *asker, int nr, const uint64_t args[6],
+              struct fast_reply *reply)
+{
+    MUST(cache == &nothing && gate_call(nr) && !gate_is_open_call(gate_call(nr)) && args);
+    look_at(asker);
     reply->value = (int64_t)eat_word();
     reply->size = eat_byte() * (eat_byte() & 1 ? 16 : 1);
     reply->to = 0;
@@ -73,23 +104,25 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     keeper.listener = &listener;
     listener.cache = &nothing;
     input = data, input_size = size;
-    struct gate_process gate = {.tgid = 7, .pidfd = -1, .threads = {{77, 70}}};
+    struct gate_process gate = {.tgid = 7, .pidfd = -1, .channel = 5, .threads = {{77, 70}}};
     uint8_t *slot = malloc(GATE_SLOT_BYTES), *before = malloc(GATE_SLOT_BYTES);
     eat(slot, GATE_SLOT_BYTES);
     /* Often a request that makes sense. */
-    static const uint64_t NUMBERS[] = {SYS_newfstatat, SYS_statx, SYS_access, SYS_readlink};
+    static const uint64_t NUMBERS[] = {SYS_newfstatat, SYS_statx, SYS_access, SYS_readlink, SYS_openat};
     if (size && data[0] & 1)
-        memcpy(slot + GATE_SLOT_REQUEST, &NUMBERS[data[0] >> 1 & 3], 8);
+        memcpy(slot + GATE_SLOT_REQUEST, &NUMBERS[(data[0] >> 4) % 5], 8);
     if (size && data[0] & 8) {
         uint64_t length = strnlen((char *)slot + GATE_SLOT_REQUEST + GATE_REQUEST_NAME, GATE_LONGEST_NAME);
         memcpy(slot + GATE_SLOT_REQUEST + GATE_REQUEST_SIZE, &length, 8);
     }
     memcpy(before, slot, GATE_SLOT_BYTES);
+    sent = 0;
     gate_serve(&keeper, &gate, slot);
     MUST(memcmp(before, slot, GATE_SLOT_VALUE) == 0);
     uint64_t given;
     memcpy(&given, slot + GATE_SLOT_SIZE, 8);
-    MUST(given <= GATE_LARGEST_DATA || given == GATE_DECLINED);
+    MUST(given <= GATE_LARGEST_DATA || given == GATE_DECLINED || given == GATE_DESCRIPTOR);
+    MUST((given == GATE_DESCRIPTOR) == sent); /* a guest that is told so finds one, and none comes unasked */
     free(slot), free(before);
     return 0;
 }

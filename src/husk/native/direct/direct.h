@@ -16,8 +16,8 @@ void fast_direct_asked(struct fast_cache *cache, struct fast_dir *dir, const str
 const struct fast_file *fast_direct_opened(struct fast_cache *cache, const char *link, const struct stat *host);
 /* The guest is about to get a descriptor of this file; by another name guests may open it themselves. */
 void fast_direct_opening(struct fast_cache *cache, const struct fast_showing *showing, const struct stat *host);
-/* direct_files.c: a guest has it open, and how it is shown to all of them: `fstat` of it needs no husk. Or that has come
- * to an end. Reading is enough. */
+/* direct_files.c: a guest has it open, and it is shown so to all of them: `fstat` of it needs no husk. Or that is over.
+ * Reading is enough. */
 void fast_direct_give(struct fast_cache *cache, const struct fast_showing *showing, const struct stat *host);
 void fast_direct_take_back(struct fast_cache *cache, uint64_t ino);
 /* direct_programs.c: if guests can have it. */

@@ -86,7 +86,8 @@ bool gate_send(struct gate_process *gate, int fd, uint64_t sum)
         char bytes[GATE_RIGHTS_ROOM];
     } rights = {.header = {.cmsg_len = GATE_RIGHTS_BYTES, .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
     struct iovec part = {&sum, sizeof sum};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &rights, .msg_controllen = sizeof rights};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1,
+                             .msg_control = &rights, .msg_controllen = sizeof rights};
     int unread = 0;
     if (gate->channel < 0 || ioctl(gate->channel, SIOCOUTQ, &unread) < 0)
         return false;

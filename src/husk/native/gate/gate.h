@@ -66,7 +66,8 @@ struct gate_keeper {
     /* Programs that asked often: their later processes get a gate at once, before they start threads. The leader's. */
     struct gate_program { uint64_t identity[2]; } askers[GATE_MOST_ASKERS];
     unsigned next_asker;
-    struct gate_site { uint64_t dev, ino, offset; int nr, between; } known[64]; /* sites by file, in the order they were found */
+    /* Sites by file, in the order they were found. */
+    struct gate_site { uint64_t dev, ino, offset; int nr, between; } known[64];
     unsigned known_sites;
     struct { uint64_t dev, ino; } libraries[16]; /* whose sites are known */
     unsigned library_count;
