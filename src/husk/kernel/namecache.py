@@ -300,7 +300,8 @@ class NameCache:
 
     def _note_links(self, node: Node, host: os.stat_result) -> None:
         """By another name guests may open the file below /usr themselves, and it is shown there as another one."""
-        if self._usr is not None and host.st_nlink > 1 and node.tree is not self._usr:
+        several = st.S_ISREG(host.st_mode) and host.st_nlink > 1
+        if self._usr is not None and several and node.tree is not self._usr:
             self._listener.cache_links()
 
     def held_device(self, host: HostStat, found: Stat) -> None:

@@ -24,6 +24,7 @@
 #define FUTEX_LOCK_PI2 13
 #define NR_MUNMAP 11
 #define NR_RT_SIGACTION 13
+#define SA_RESTART 0x10000000
 
         .section .rodata.resident, "a", @progbits
         .balign 64
@@ -151,18 +152,19 @@ thunk_tail:
 /*
  * rt_sigaction from a call site that a gate leads here in the place of its `mov $13, %eax`. Where the supervisor would
  * only let the host answer, the call is made here: the filter knows this `syscall` instruction by its address. That is
- * so when no handler is installed, and no thunk can be seen as the old action. Any other call is made at its own site.
+ * so when no handler is installed. Where the old action is a thunk, the handler behind it is shown, as the supervisor
+ * would show it. Any other call is made at its own site.
  *
- * Free are rax, rcx and r11, which `syscall` overwrites. No stack is used, and nothing is written: a signal may come at
- * any instruction. The action is looked at only where that cannot fault: in the page of the stack pointer, where C
- * libraries have it.
+ * Free are rax, rcx and r11, which `syscall` overwrites. No stack is used, and nothing is written but what the host has
+ * just written: a signal may come at any instruction. The action is looked at only where that cannot fault: in the page
+ * of the stack pointer, where C libraries have it.
  */
         .org    loader_resident_code + HUSK_RESIDENT_SIGACTION
         lea     -1(%rdi), %ecx
         cmp     $63, %ecx
         ja      ordinary
         test    %rsi, %rsi
-        jz      asks
+        jz      call
         mov     %rsi, %rax
         xor     %rsp, %rax
         shr     $12, %rax
@@ -170,13 +172,7 @@ thunk_tail:
         test    $7, %sil
         jnz     ordinary
         cmpq    $1, (%rsi)              /* SIG_DFL, SIG_IGN */
-        ja      ordinary
-        test    %rdx, %rdx
-        jz      call
-asks:
-        mov     DATA(HUSK_RES_THUNKED), %rax
-        bt      %rcx, %rax
-        jnc     call
+        jbe     call
 ordinary:
         mov     $NR_RT_SIGACTION, %eax
         mov     DATA(HUSK_RES_SIGACTION), %r11
@@ -188,6 +184,21 @@ call:
         .org    loader_resident_code + HUSK_RESIDENT_SIGACTION_CALL
 native:
         syscall
+        test    %rax, %rax
+        jnz     back
+        test    %rdx, %rdx
+        jz      back
+        movabs  $HUSK_RESIDENT, %r11
+        mov     (%rdx), %rcx
+        sub     %r11, %rcx
+        cmp     $(HUSK_THUNKS * HUSK_THUNK_STRIDE), %rcx
+        jae     back
+        shr     $4, %ecx                /* by HUSK_THUNK_STRIDE */
+        lea     DATA(HUSK_RES_SLOTS), %r11
+        mov     (%r11, %rcx, 8), %rcx
+        mov     %rcx, (%rdx)
+        andl    $~SA_RESTART, 8(%rdx)
+back:
         mov     DATA(HUSK_RES_SIGACTION), %rcx  /* as after a `syscall` there */
         jmp     *%rcx
 
