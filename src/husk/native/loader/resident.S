@@ -152,7 +152,7 @@ thunk_tail:
 /*
  * rt_sigaction from a call site that a gate leads here in the place of its `mov $13, %eax`. Where the supervisor would
  * only let the host answer, the call is made here: the filter knows this `syscall` instruction by its address. That is
- * so when no handler is installed. Where the old action is a thunk, the handler behind it is shown, as the supervisor
+ * so when no handler is installed, or one that needs no thunk. Where the old action is a thunk, the handler behind it is shown, as the supervisor
  * would show it. Any other call is made at its own site.
  *
  * Free are rax, rcx and r11, which `syscall` overwrites. No stack is used, and nothing is written but what the host has
@@ -173,6 +173,11 @@ thunk_tail:
         jnz     ordinary
         cmpq    $1, (%rsi)              /* SIG_DFL, SIG_IGN */
         jbe     call
+        testl   $SA_RESTART, 8(%rsi)    /* such a handler needs no thunk */
+        jz      ordinary
+        mov     DATA(HUSK_RES_THUNKED), %rax
+        bt      %rcx, %rax
+        jnc     call                    /* else the supervisor notes that the signal has a thunk no more */
 ordinary:
         mov     $NR_RT_SIGACTION, %eax
         mov     DATA(HUSK_RES_SIGACTION), %r11

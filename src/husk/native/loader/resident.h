@@ -67,6 +67,7 @@
 
 /* Offsets from HUSK_RESIDENT_DATA, for assembly and for Python. */
 #define HUSK_RES_IDENTITY 0x008
+#define HUSK_RES_THUNKED 0x018
 #define HUSK_RES_ENTRY 0x020
 #define HUSK_RES_EXE_LEN 0x028
 #define HUSK_RES_SIGACTION 0x030
@@ -119,6 +120,7 @@ struct husk_names {
 _Static_assert(sizeof(struct husk_names) <= HUSK_NAMES_DATA_BYTES, "layout");
 
 _Static_assert(offsetof(struct husk_resident, identity) == HUSK_RES_IDENTITY, "layout");
+_Static_assert(offsetof(struct husk_resident, thunked_mask) == HUSK_RES_THUNKED, "layout");
 _Static_assert(offsetof(struct husk_resident, entry) == HUSK_RES_ENTRY, "layout");
 _Static_assert(offsetof(struct husk_resident, exe_len) == HUSK_RES_EXE_LEN, "layout");
 _Static_assert(offsetof(struct husk_resident, sigaction_back) == HUSK_RES_SIGACTION, "layout");
