@@ -10,6 +10,7 @@ import difflib
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -276,6 +277,82 @@ def test_changes_from_outside_are_seen(place: Path, change: Callable[[Path], Non
     assert_same(from_outside(place / "on", change, []), off)
 
 
+# Each name is asked for some times: first husk is taught, then it answers from that.
+LATER = """
+look() {
+    for name in $names; do
+        for i in 1 2 3 4; do
+            [ -e "$1/$name" ] && printf 'there: '
+            cat "$1/$name" 2>&1
+        done
+    done
+}
+names="new/x new/../two/c new/../two/a new/../two/b new/sub/../../two/a .//new/sub/../../two/a new/sub/../x new/sub/x
+new/sub/made .//new/sub/made new/sub/../sub/made"
+ls "$1/new/" "$1" | wc -l
+echo changed > "$1/two/a"; rm "$1/two/b"; echo made > "$1/two/c"
+look "$1"; echo ready; read go
+ls -a "$1/new"; look "$1"; echo changing
+rm "$1/new/sub/x"; echo made > "$1/new/sub/made"
+look "$1"; ls "$1/new/sub"
+"""
+
+
+def later(top: Path, process: subprocess.Popen[bytes], shown: str) -> list[str]:
+    """What LATER says, which sees `top` as `shown`. In the middle the host makes what was missing."""
+    assert process.stdin is not None and process.stdout is not None
+    lines: list[str] = []
+    for raw in iter(process.stdout.readline, b""):
+        lines.append(raw.decode().rstrip().replace(f"{shown}/", ""))
+        if lines[-1] == "ready":
+            for folder in (top / "new", top / "new/sub"):
+                folder.mkdir()
+                folder.chmod(0o777)
+            (top / "new/sub/x").write_text("x of the host\n")
+            (top / "new/x").write_text("another x of the host\n")
+            process.stdin.write(b"go\n")
+            process.stdin.flush()
+    assert process.wait(timeout=PATIENCE) == 0
+    return lines
+
+
+def later_natively(top: Path) -> list[str]:
+    top.mkdir()
+    prepare(top)
+    command = ["/bin/sh", "-c", LATER, "sh", str(top)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        return later(top, process, str(top))
+
+
+def later_in_husk(top: Path, shown: str, options: list[str]) -> list[str]:
+    command = ["run", *options, "--", "/bin/sh", "-c", LATER, "sh", shown]
+    with husk_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        return later(top, running.process, shown)
+
+
+@pytest.mark.parametrize("mode", ["rw", "cow"])
+def test_a_directory_that_comes_later(place: Path, mode: str) -> None:
+    """Behind it lie, by `..`, names that the box has changed before, and names that it changes afterwards."""
+    native = later_natively(place / "native")
+    middle = native.index("ready")
+    assert not any("there" in line for line in native[:middle]) and "there: changed" in native[middle:]
+    (place / mode).mkdir()
+    prepare(place / mode)
+    assert_same(later_in_husk(place / mode, "/m", ["--mount", f"{place / mode}:/m:{mode}"]), native)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make directories below /usr")
+def test_one_that_comes_below_usr(place: Path) -> None:
+    """There guests look names up themselves."""
+    native = later_natively(place / "native")
+    with tempfile.TemporaryDirectory(prefix="husk-names-", dir="/usr/local/lib") as top:
+        prepare(Path(top))
+        for folder in ("", "two"):
+            Path(top, folder).chmod(0o777)
+        Path(top, "two/a").chmod(0o666)
+        assert_same(later_in_husk(Path(top), top, []), native)
+
+
 # -- that there is a cache at all --------------------------------------------------------------------------------------
 
 @pytest.fixture
@@ -308,6 +385,7 @@ def test_the_cache_answers(tmp_path: Path, asked: list[int], cached: bool) -> No
     policy = Policy([])
     policy.mounts.append(Mount(str(tmp_path / "ro"), "/ro", "ro"))
     each = "[ -e /usr/bin/env ]; [ -e /usr/none ]; [ -r /ro/plain ]; [ -d /usr/include/linux ]; set -- /usr/share/*"
+    each += "; [ -e /ro/none/../plain ]; [ -e /usr/none/lib/../lib/none ]"
     run_loop(policy, each, Events(None, None, collect=not cached))
     assert (len(asked) < 200) if cached else (len(asked) >= 1500), len(asked)
 

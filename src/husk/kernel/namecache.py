@@ -172,8 +172,9 @@ class NameCache:
             self.learn(call, self._vfs.root, text, links - 1)
 
     def _teach_absent(self, call: Context, number: int, start: Dir, key: bytes) -> None:
-        """The directory itself is missing. Below one that shows only the host's names C can ask the host for it; below
-        one that is the box's own alone it is missing until that one changes."""
+        """The directory itself is missing. Below one that shows only the host's names C can ask the host for the word
+        that is; below one that is the box's own alone it is missing until that one changes. What lies behind the first
+        missing word, `..` too, nobody looks at."""
         words = key.rstrip(b"/").split(b"/")
         for end in range(len(words) - 1, 0 if key[:1] == b"/" else -1, -1):
             above = b"/".join(words[:end]) + b"/" if end else b""
@@ -183,9 +184,7 @@ class NameCache:
             directory, asked = found
             view = directory.tree.names_view(directory)
             rest = [word for word in words[end:] if word]
-            # On the host the missing one may come, and `..` behind it lead to names that the box has changed.
-            looked_at = rest if view is not None and view.manifest is None else rest[:1]
-            if not rest or len(rest[0]) > NAME_MAX or any(word in (b".", b"..") for word in looked_at):
+            if not rest or len(rest[0]) > NAME_MAX or rest[0] in (b".", b".."):
                 return
             if view is None and not directory.tree.may_be_own(directory):
                 return
@@ -195,8 +194,7 @@ class NameCache:
                 if view is None:
                     self._tell(number, key, directory, MISSING, b"")
                     return
-                rel = b"/".join([base, *rest] if (base := asked or view.rel) else rest) + b"/"
-                self._tell(number, key, directory, view, rel, absent=True)
+                self._tell(number, key, directory, view, os.path.join(asked or view.rel, rest[0]), absent=True)
             except OSError:
                 pass
             return

@@ -85,7 +85,7 @@ static int path_of(const struct fast_direct *direct, const struct fast_dir *dir,
         dir->text[dir->key_size - 1] != '/' || !agrees(direct->table, dir))
         return -1;
     int size = snprintf(path, HUSK_DIRECTORY_TEXT, "%s%s/%s", HUSK_SHOWN, direct->name, dir->text + dir->key_size);
-    return size < HUSK_DIRECTORY_TEXT && path[size - 1] == '/' ? size : -1;
+    return size < HUSK_DIRECTORY_TEXT && (path[size - 1] == '/') == !dir->absent ? size : -1;
 }
 
 void fast_direct_learn(struct fast_cache *cache, struct fast_dir *dir)

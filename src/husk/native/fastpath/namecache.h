@@ -54,7 +54,8 @@ struct fast_dir {
     bool direct;             /* guests were told of it (direct.c) … */
     uint32_t asked, enough;  /* … and asked husk all the same about files of root, so often; until it learns more */
     bool missing;
-    /* The directory does not exist: C answers only "no such name", and asks the host each time. */
+    /* The directory does not exist: `rel` is the first word of the key that is missing, without a slash. While the host
+     * has nothing there, C answers "no such name". */
     bool absent;
     /* C has since changed something in the directory that this was taught of. Set with the read lock. */
     bool stale;

@@ -47,27 +47,20 @@ bool fast_stat_dir(struct fast_cache *cache, struct fast_dir *dir, struct stat *
     return known;
 }
 
-/* The identity that was taught with a directory that does not exist is that of the nearest one above it that does. */
+/* The identity that was taught with a directory that does not exist is that of the one above the missing word. */
 static bool same_above(const struct fast_dir *dir)
 {
     char rel[FAST_LONGEST_NAME + 1];
     struct stat s;
     memcpy(rel, dir->text + dir->key_size, dir->rel_size + 1);
-    for (;;) {
-        char *slash = strrchr(rel, '/');
-        if (slash)
-            *slash = 0;
-        else
-            *rel = 0;
-        int fd = host_open_beneath(dir->root_fd, *rel ? rel : ".", O_PATH | O_DIRECTORY, 0);
-        if (fd < 0 && (fd != -ENOENT || !*rel))
-            return false;
-        if (fd >= 0) {
-            bool same = fstat(fd, &s) == 0 && s.st_dev == dir->host_dev && s.st_ino == dir->host_ino;
-            close(fd);
-            return same;
-        }
-    }
+    char *slash = strrchr(rel, '/');
+    *(slash ? slash : rel) = 0;
+    int fd = host_open_beneath(dir->root_fd, *rel ? rel : ".", O_PATH | O_DIRECTORY, 0);
+    if (fd < 0)
+        return false;
+    bool same = fstat(fd, &s) == 0 && s.st_dev == dir->host_dev && s.st_ino == dir->host_ino;
+    close(fd);
+    return same;
 }
 
 bool fast_same_dir(struct fast_cache *cache, struct fast_dir *dir)
@@ -94,8 +87,9 @@ static bool find(struct fast_cache *cache, struct fast_resolved *path)
         }
     }
     if (path->dir) {
-        memcpy(path->host, path->dir->text + path->dir->key_size, path->dir->rel_size);
-        memcpy(path->host + path->dir->rel_size, path->name + path->cut, path->size - path->cut + 1);
+        memcpy(path->host, path->dir->text + path->dir->key_size, path->dir->rel_size + 1);
+        if (!path->dir->absent)
+            memcpy(path->host + path->dir->rel_size, path->name + path->cut, path->size - path->cut + 1);
         return !__atomic_load_n(&path->dir->stale, __ATOMIC_ACQUIRE);
     }
     path->dir = fast_cache_find(cache, path->start, path->name, path->size);
@@ -173,6 +167,16 @@ static enum fast_outcome look_in_image(struct fast_resolved *path, uint64_t flag
     return *fd < 0 ? FAST_PYTHON : FAST_FOUND;
 }
 
+/* Is the word missing still behind which the name lies? What the host makes there husk has not looked at, nor what the
+ * box has changed where `..` behind it may lead: then it is Python's. */
+static enum fast_outcome look_for_missing(const struct fast_resolved *path)
+{
+    int fd = host_open_beneath(path->dir->root_fd, path->host, O_PATH | O_NOFOLLOW, 0);
+    if (fd >= 0)
+        close(fd);
+    return fd == -ENOENT ? FAST_MISSING : FAST_PYTHON;
+}
+
 /* In a directory that is held. */
 static enum fast_outcome look_beside(struct fast_resolved *path, uint64_t flags, int *fd, struct stat *host)
 {
@@ -201,6 +205,8 @@ static enum fast_outcome look_at(struct fast_resolved *path, uint64_t flags, int
     }
     if (path->dir->manifest)
         return look_in_image(path, flags, fd, host);
+    if (path->dir->absent)
+        return look_for_missing(path);
     if (path->held >= 0 && (flags & O_PATH || path->dir->held_opens) &&
         host_rules_leave(path->dir->root_fd, path->host, NULL))
         return look_beside(path, flags, fd, host);
@@ -209,10 +215,6 @@ static enum fast_outcome look_at(struct fast_resolved *path, uint64_t flags, int
         return FAST_MISSING;
     if (*fd < 0)
         return FAST_PYTHON;
-    if (path->dir->absent) {
-        close(*fd);
-        return FAST_PYTHON;
-    }
     if (fstat(*fd, host) == 0 &&
         (path->dir->showing.manner == FAST_AS_UPPER ||
          (host->st_dev == path->dir->host_dev && host->st_ino < 1ULL << 32)))
@@ -291,7 +293,7 @@ struct fast_dir *fast_find_itself(struct fast_cache *cache, struct fast_resolved
     path->name[path->size] = '/';
     struct fast_dir *dir = fast_cache_find(cache, path->start, path->name, path->size + 1);
     path->name[path->size] = 0;
-    return dir;
+    return dir && !dir->absent && !dir->missing ? dir : NULL; /* the host may just have made it */
 }
 
 bool fast_is_plain(struct fast_cache *cache, struct fast_resolved *path, const struct stat *host, bool follow)

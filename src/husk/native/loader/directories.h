@@ -21,7 +21,9 @@
 #define HUSK_DIRECTORY_TEXT 216
 
 enum husk_directory_kind {
-    HUSK_DIRECTORY, HUSK_ABSENT_DIRECTORY, /* of the second only a missing name can be believed */
+    HUSK_DIRECTORY,
+    HUSK_ABSENT_DIRECTORY,                 /* the path is what is missing, without a slash: while the host has nothing
+                                              there, there are no names behind it */
     HUSK_MISSING_NAME,                     /* the key is a name that does not exist, without a slash; no path */
     HUSK_KNOWN_FILE,                       /* the key is the name of a file, to be believed if its owner is known; the
                                               path is that of its directory */
@@ -35,7 +37,7 @@ struct husk_directory {
     uint32_t kind;         /* enum husk_directory_kind */
     uint64_t inode;        /* that of the directory of which this was found out */
     uint64_t reserved;
-    char text[HUSK_DIRECTORY_TEXT]; /* key, then path, both with their last slash */
+    char text[HUSK_DIRECTORY_TEXT]; /* key, then path, of directories with their last slash */
 };
 
 /*

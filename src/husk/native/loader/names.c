@@ -101,17 +101,20 @@ static INLINE int is_still(const struct husk_directory *directory, uint32_t turn
     return __atomic_load_n(&directory->turn, __ATOMIC_RELAXED) == turn;
 }
 
-/* Put the last component behind the directory's path. */
+/* Put the last component behind the directory's path. What is missing is looked up without: with what lies behind it,
+ * the host would follow any `..` there, once it has the directory, to names that the box may have changed. */
 static INLINE int take_last(struct place *p)
 {
-    size_t path_size = p->directory->path_size;
+    size_t path_size = p->directory->path_size, from = p->cut;
 
-    if (path_size + (p->size - p->cut) >= sizeof p->path)
+    if (p->directory->kind == HUSK_ABSENT_DIRECTORY)
+        from = p->size;
+    if (path_size + (p->size - from) >= sizeof p->path)
         return 0;
     for (size_t i = 0; i < path_size; i++)
         p->path[i] = p->directory->text[p->directory->key_size + i];
     p->end = path_size;
-    for (size_t i = p->cut; i < p->size; i++)
+    for (size_t i = from; i < p->size; i++)
         p->path[p->end++] = p->name[i];
     p->path[p->end] = 0;
     return is_still(p->directory, p->turn);
