@@ -67,7 +67,8 @@ def _signals() -> list[bytes]:
 
 
 def _names() -> list[bytes]:
-    names = [b"/usr/bin/env", b"/tmp/file", b"/deep/x", b"/etc", b"/usr/bin/" + b"x" * 255, b"/usr/bin/.."]
+    names = [b"/usr/bin/env", b"/tmp/file", b"/deep/x", b"/etc", b"/usr/bin/" + b"x" * 255, b"/usr/bin/..", b"/tmp/",
+             b"/usr/none/../x", b"/usr/bin/../."]
     made = [b"\1\0" + name + b"\0" for name in names]
     return made + [b"\1\0" + name + b"\0" + bytes([1, 1]) + b"3" for name in (b"env", b"sub/env", b"..")]
 

@@ -372,6 +372,44 @@ static void places(void)
     CHANGE(write_to("/ro/none", O_WRONLY | O_CREAT, "no"));
 }
 
+static char *below(const char *top, const char *name)
+{
+    char *path;
+    MUST(asprintf(&path, "%s%s", top, name));
+    return path;
+}
+
+/* Absolute names, because names with `..` are learnt of those alone. */
+static void directories(const char *top)
+{
+    scene("names that can only be those of directories");
+    WATCH(top, below(top, "/"), below(top, "/."), below(top, "/.."), below(top, "/two/.."), below(top, "/two/../."),
+          below(top, "/plain/.."), below(top, "/none/.."), below(top, "/none/../two/."), below(top, "/dots/.."));
+    CHANGE(write_to("dots", O_WRONLY | O_CREAT, "no directory"));
+    CHANGE(unlink("dots"));
+    CHANGE(mkdir("dots", 0755));
+    CHANGE(chmod("dots", 0));
+    CHANGE(rmdir("dots"));
+    MUST(mkdir("/tmp/own", 0755));
+    WATCH("/usr/lib/..", "/usr/bin/../.", "/lib64/.", "/lib64/", "/lib64/..", "/tmp", "/tmp/.", "/tmp/own", "/tmp/own/..");
+    CHANGE(write_to("/tmp/one", O_WRONLY | O_CREAT, "a"));
+    CHANGE(write_to("/tmp/own/one", O_WRONLY | O_CREAT, "a"));
+    CHANGE(write_to("/tmp/own/other", O_WRONLY | O_CREAT, "b"));
+    CHANGE(rename("/tmp/own/one", "/tmp/own/other"));
+    CHANGE(unlink("/tmp/own/other"));
+    CHANGE(chmod("/tmp/own", 0));
+    CHANGE(rmdir("/tmp/own"));
+    CHANGE(symlink("one", "/tmp/own"));
+    CHANGE(unlink("/tmp/own"));
+    CHANGE(write_to("/tmp/own", O_WRONLY | O_CREAT, "a file"));
+    WATCH(below(top, "/three/d/."), below(top, "/three/d/../d"), below(top, "/three/d/.."), below(top, "/three/d"));
+    CHANGE(chmod("three/d", 0711));
+    CHANGE(chmod("three", 0));
+    CHANGE(chmod("three", 0755));
+    CHANGE(rename("three/d", "three/dots"));
+    CHANGE(symlink("../two", "three/d"));
+}
+
 static void programs(void)
 {
     scene("programs");
@@ -443,6 +481,7 @@ int main(int argc, char **argv)
     links();
     descriptors();
     places();
+    directories(argv[1]);
     programs();
     say("%d inodes", seen_count);
     return 0;

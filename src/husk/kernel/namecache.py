@@ -13,7 +13,7 @@ from husk.kernel.made_files import MadeFiles
 from husk.kernel.straight_names import links_on_the_way, straight
 from husk.vfs.host_view import MISSING, given_view
 from husk.vfs.layer.inodes import LayerDir
-from husk.vfs.node import ROOT_CONTEXT, Dir
+from husk.vfs.node import ROOT_CONTEXT, Dir, Stat
 from husk.vfs.walk import NAME_MAX
 
 TYPE_CHECKING = False
@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from husk.kernel.exec.program import Program
     from husk.native._core import ExactFile, HostStat, Listener
     from husk.vfs.host_view import HostView
-    from husk.vfs.node import Context, Credentials, Node, Stat, Tree
+    from husk.vfs.node import Context, Credentials, Node, Tree
     from husk.vfs.vfs import Vfs
 
 DIRECTORIES_MAX = 16384
 A_FEW, ENOUGH = 4, 128  # names of one directory that were asked for, before all of its files are taught
 NAMES_FOR_ONE = 32  # that many may be taught at once for each that was asked for: teaching is a tenth of an answer
 MEMORY_DEVICES = 1  # the major number of null, zero, full, random and urandom
+MOUNT_POINT = given_view(Stat(0, 0, st.S_IFDIR, 0, *(0,) * 9))  # nothing is told but that it is a directory
 NO_FILE = (-1, b"", 0, 0, 0, 0)
 USR, DIRECTORIES = b"/usr", "husk-directories"  # the second as in native/loader/directories.h
 
@@ -119,12 +120,18 @@ class NameCache:
     def _learn(self, call: Context, number: int, start: Dir, name: bytes, links: int) -> None:
         """Teach the directory it lies in, and itself if it is one. Where the box has changed something in that
         directory, teach only this one name."""
+        is_directory = name.endswith((b"/", b"/.", b"/.."))
         name = (name[:-1] if name.endswith(b"/.") else name).removesuffix(b"/")
         cut = name.rfind(b"/") + 1
-        if not self.cached or name[cut:] in (b"", b".", b".."):
+        if not self.cached or name[cut:] in (b"", b".") or name == b"..":
             return
         with self._vfs.lock:
             self._notice_losses()
+            # Then it does not matter where its name lies: in a directory that the box has changed, or in none (`..`).
+            if is_directory and self._teach_itself(call, number, start, name):
+                return
+            if name[cut:] == b"..":
+                return
             mixed = self._mixed.get((number, name[:cut]))
             if mixed is not None:
                 directory, asked = mixed
@@ -149,16 +156,22 @@ class NameCache:
                             self._teach_target(call, start, name, links)
                     return
             # The directory is taught; what was missing can only be that the name is a directory itself, or a link.
-            below = straight(self._vfs, call, start, name + b"/")
-            key = (number, name + b"/")
-            if below is None:
+            if self._teach_itself(call, number, start, name) is None:
                 self._teach_target(call, start, name, links)
-            elif (
-                self._settled.get(key) != (place := below[0].placeholder or 0)
-                and self._teach_directory(number, name + b"/", *below)
-                and place
-            ):
-                self._teach_directory(place, b"", below[0])
+
+    def _teach_itself(self, call: Context, number: int, start: Dir, name: bytes) -> bool | None:
+        """Teach the directory that is called so. None: it is none, or not reached straight; False: it was taught
+        before, or not all of its names are the host's."""
+        key = name + b"/"
+        found = straight(self._vfs, call, start, key)
+        if found is None:
+            return None
+        place = found[0].placeholder or 0
+        if self._settled.get((number, key)) == place or not self._teach_directory(number, key, *found):
+            return False
+        if place:
+            self._teach_directory(place, b"", found[0])
+        return True
 
     def _teach_target(self, call: Context, start: Dir, name: bytes, links: int) -> None:
         """Teach where an absolute symbolic link leads: C reads the link itself, and goes on from there."""
@@ -228,6 +241,9 @@ class NameCache:
             if error.errno == errno.ENOENT:
                 self._tell(number, name, directory, MISSING, b"")
             return 0
+        if isinstance(node, Dir) and node.mounted is not None:
+            self._tell(number, name, directory, MOUNT_POINT, b"")
+            return node.kind
         view = node.tree.node_view(call, node)
         if view is not None:
             # A directory's own metadata changes with its names, so a change in it takes this back.

@@ -218,7 +218,8 @@ void fast_programs_forget(struct fast_cache *cache)
     (void)cache;
 }
 
-static void teach(struct fast_cache *cache, uint32_t start, const char *key, const char *rel, enum fast_manner manner)
+static struct fast_dir *teach(struct fast_cache *cache, uint32_t start, const char *key, const char *rel,
+                              enum fast_manner manner)
 {
     size_t key_size = strlen(key), rel_size = strlen(rel);
     struct fast_dir *dir = calloc(1, sizeof *dir + key_size + rel_size + 1);
@@ -232,15 +233,20 @@ static void teach(struct fast_cache *cache, uint32_t start, const char *key, con
     dir->next_of_owner = cache->owners[owner_bucket(64)];
     cache->owners[owner_bucket(64)] = dir;
     cache->known++;
+    return dir;
 }
 
 static void check(const struct fast_resolved *target)
 {
     const struct fast_dir *dir = target->dir;
     size_t length = strnlen(target->host, sizeof target->host);
-    MUST(length < sizeof target->host && memcmp(target->host, dir->text + dir->key_size, dir->rel_size) == 0);
+    bool itself = dir->key_size == target->size + 1; /* without its last slash */
+    MUST(length < sizeof target->host && length >= dir->rel_size - (size_t)itself &&
+         memcmp(target->host, dir->text + dir->key_size, dir->rel_size - (size_t)itself) == 0);
     MUST(target->size < sizeof target->name && target->cut <= target->size && target->name[target->size] == 0);
-    if (dir->key_size == target->cut) { /* a directory, and a name in it */
+    if (itself || dir->absent) {
+        MUST(length == dir->rel_size - (size_t)itself && (dir->absent || (target->slash && target->held < 0)));
+    } else if (dir->key_size == target->cut) { /* a directory, and a name in it */
         const char *last = target->host + dir->rel_size;
         MUST(*last && !strchr(last, '/') && strcmp(last, ".") && strcmp(last, ".."));
     }
@@ -260,6 +266,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         teach(cache, 0, "/usr/bin/", "usr/bin/", FAST_AS_HOST);
         teach(cache, 0, "/", "", FAST_AS_HOST);
         teach(cache, 0, "/tmp/file", "files/7", FAST_AS_UPPER);
+        teach(cache, 0, "/tmp", "", FAST_AS_GIVEN)->showing.given.st_mode = S_IFDIR;
+        teach(cache, 0, "/usr/bin/../", "usr/bin/../", FAST_AS_HOST);
+        teach(cache, 0, "/usr/none/../", "usr/none", FAST_AS_HOST)->absent = true;
         teach(cache, 0, "/deep/", deep, FAST_AS_HOST);
         teach(cache, 3, "", "home/", FAST_AS_HOST);
         teach(cache, 3, "sub/", "home/sub/", FAST_AS_HOST);

@@ -18,7 +18,7 @@
  * FAST_AS_HOST: as the host's, but for the device number and the owner. A host uid of `uid_from` is shown as `uid_to`;
  * a file that really has `uid_to` on the host is shown as `uid_else`, so that the two stay apart. Groups likewise.
  * FAST_AS_UPPER: a file of the box's upper layer; size and content times are the host's, the rest is in `given`.
- * FAST_AS_GIVEN: all is in `given`. */
+ * FAST_AS_GIVEN: all is in `given`; of a directory without links only the mode's kind. */
 enum fast_manner { FAST_AS_HOST, FAST_AS_UPPER, FAST_AS_GIVEN };
 struct fast_showing {
     enum fast_manner manner;

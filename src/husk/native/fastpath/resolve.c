@@ -14,8 +14,13 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* Find where the last component begins. False: it is empty, `.`, `..` or too long. What ends in "/." is a directory, as
- * with a slash alone; no change is made by such a name. */
+static bool is_dots(const char *word)
+{
+    return strcmp(word, "..") == 0;
+}
+
+/* Find where the last component begins. False: it is empty, `.` or too long. What ends in "/." or ".." is a directory,
+ * as with a slash alone; no change is made by such a name. */
 static bool cut(struct fast_resolved *path, ssize_t size)
 {
     if (size > 2 && path->name[size - 1] == '.' && path->name[size - 2] == '/')
@@ -30,7 +35,8 @@ static bool cut(struct fast_resolved *path, ssize_t size)
     path->cut = slash ? slash - path->name + 1 : 0;
     const char *last = path->name + path->cut;
     size_t last_size = size - path->cut;
-    return last_size <= 255 && !(last[0] == '.' && (last_size == 1 || (last[1] == '.' && last_size == 2)));
+    path->slash |= is_dots(last);
+    return last_size <= 255 && !(last[0] == '.' && last_size == 1);
 }
 
 bool fast_stat_dir(struct fast_cache *cache, struct fast_dir *dir, struct stat *s)
@@ -71,11 +77,47 @@ bool fast_same_dir(struct fast_cache *cache, struct fast_dir *dir)
     return !dir->host_ino || (fast_stat_dir(cache, dir, &s) && s.st_dev == dir->host_dev && s.st_ino == dir->host_ino);
 }
 
+/* A directory of the box's own, or a mount point, that was taught alone. */
+static bool is_given_directory(const struct fast_dir *dir)
+{
+    return dir->showing.manner == FAST_AS_GIVEN && !dir->own && S_ISDIR(dir->showing.given.st_mode);
+}
+
+struct fast_dir *fast_find_itself(struct fast_cache *cache, struct fast_resolved *path)
+{
+    if (path->size + 1 >= sizeof path->name)
+        return NULL;
+    path->name[path->size] = '/';
+    struct fast_dir *dir = fast_cache_find(cache, path->start, path->name, path->size + 1);
+    path->name[path->size] = 0;
+    return dir && !dir->absent && !dir->missing ? dir : NULL; /* the host may just have made it */
+}
+
+/* The name must be that of a directory: was just this one taught? Then it does not matter where its name lies. */
+static bool find_directory(struct fast_cache *cache, struct fast_resolved *path)
+{
+    struct fast_dir *dir = fast_find_itself(cache, path);
+    /* A mount's root is Python's: statx tells that it is one. */
+    if (!dir || dir->own || dir->showing.manner != FAST_AS_HOST || !dir->rel_size ||
+        __atomic_load_n(&dir->stale, __ATOMIC_ACQUIRE))
+        return false;
+    path->dir = dir;
+    path->own = NULL;
+    path->held = -1;
+    memcpy(path->host, dir->text + dir->key_size, dir->rel_size);
+    path->host[dir->rel_size - 1] = 0;
+    return true;
+}
+
 /* Find the taught directory that the name lies in, or the entry of the name itself if that was taught alone. */
 static bool find(struct fast_cache *cache, struct fast_resolved *path)
 {
-    path->dir = fast_cache_find(cache, path->start, path->name, path->cut);
+    if (path->slash && find_directory(cache, path))
+        return true;
     path->own = NULL;
+    if (is_dots(path->name + path->cut))
+        return false;
+    path->dir = fast_cache_find(cache, path->start, path->name, path->cut);
     path->held = path->dir ? fast_held_fd(cache, path->dir) : -1;
     if (path->dir && path->dir->own) {
         struct fast_own *own = path->dir->own;
@@ -95,7 +137,7 @@ static bool find(struct fast_cache *cache, struct fast_resolved *path)
     path->dir = fast_cache_find(cache, path->start, path->name, path->size);
     if (path->dir)
         memcpy(path->host, path->dir->text + path->dir->key_size, path->dir->rel_size + 1);
-    return path->dir && !__atomic_load_n(&path->dir->stale, __ATOMIC_ACQUIRE);
+    return path->dir && (!__atomic_load_n(&path->dir->stale, __ATOMIC_ACQUIRE) || is_given_directory(path->dir));
 }
 
 /* The name into path->name; its length. */
@@ -286,18 +328,11 @@ enum fast_outcome fast_lookup_following(struct fast_cache *cache, struct fast_re
     return FAST_PYTHON;
 }
 
-struct fast_dir *fast_find_itself(struct fast_cache *cache, struct fast_resolved *path)
-{
-    if (path->size + 1 >= sizeof path->name)
-        return NULL;
-    path->name[path->size] = '/';
-    struct fast_dir *dir = fast_cache_find(cache, path->start, path->name, path->size + 1);
-    path->name[path->size] = 0;
-    return dir && !dir->absent && !dir->missing ? dir : NULL; /* the host may just have made it */
-}
-
 bool fast_is_plain(struct fast_cache *cache, struct fast_resolved *path, const struct stat *host, bool follow)
 {
+    /* Of a directory whose names C has changed only the kind is known for sure. */
+    if (is_given_directory(path->dir))
+        return path->dir->showing.given.st_nlink && !__atomic_load_n(&path->dir->stale, __ATOMIC_ACQUIRE);
     if (path->dir->showing.manner != FAST_AS_HOST)
         return true;
     if (S_ISLNK(host->st_mode))
