@@ -55,6 +55,7 @@ MEANT = {
 C_WALL = re.compile(r"CLOCK_REALTIME|gettimeofday|\btime\(NULL\)|pthread_cond_timedwait")
 C_MEANT = {
     "native/direct/direct.c": "compared with the times at which files were changed",
+    "native/direct/direct_files.c": "compared with the time at which a file was changed",
     "native/notify/leader.c": "waits by CLOCK_MONOTONIC: pthread_condattr_setclock",
     "compat/probe/checks/check_time.c": "a probe of what these clocks answer",
 }

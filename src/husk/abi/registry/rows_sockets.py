@@ -184,7 +184,7 @@ ROWS = (
                    "receives from a socket the guest holds; virtual where the sender's name may have to be translated"),
     virtual("sendmsg", 47, "recvmsg(fd: fd, msg: *msghdr, flags: MSG_*)",
             "may ask for the sender's name; the C core lets it run in the host unless that has to be translated; native"
-            " where husk makes a guest receive an O_PATH descriptor, and where a gate's code receives one from husk",
+            " where a descriptor comes from husk: an O_PATH one, or through a gate",
             native_if(carries_cookie(5)),
             native_if(DIRECT_NAMES, made_at("the resident region's", numbers.RESIDENT_DIRECT),
                       Arg(0, "the descriptor").is_in({"the gate's": numbers.GATE_CHANNEL}),

@@ -149,7 +149,7 @@ static bool open_name(struct fast_cache *cache, const struct fast_asker *asker, 
     return true;
 }
 
-bool fast_open(struct fast_cache *cache, const struct fast_asker *asker, int nr, const uint64_t a[6],
+bool fast_open(struct fast_cache *cache, const struct fast_asker *asker, int nr, const uint64_t *a,
                struct fast_reply *reply)
 {
     if (nr == SYS_open)

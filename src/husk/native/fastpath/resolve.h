@@ -51,7 +51,7 @@ bool fast_ask(struct fast_cache *cache, const struct fast_asker *asker, int nr, 
 /* fastpath.c: open or openat, for reading. Flags but these are Python's; 0100000 is O_LARGEFILE, which every 64-bit
  * program may set and none needs. */
 #define FAST_OPENS (O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_DIRECTORY | 0100000)
-bool fast_open(struct fast_cache *cache, const struct fast_asker *asker, int nr, const uint64_t args[6],
+bool fast_open(struct fast_cache *cache, const struct fast_asker *asker, int nr, const uint64_t *args,
                struct fast_reply *reply);
 #define FAST_LONGEST_LINK 80
 /* starts.c: the name in /proc of what belongs to the thread: "fd" or "fdinfo" of a descriptor, or AT_FDCWD's link. */

@@ -152,8 +152,8 @@ thunk_tail:
 /*
  * rt_sigaction from a call site that a gate leads here in the place of its `mov $13, %eax`. Where the supervisor would
  * only let the host answer, the call is made here: the filter knows this `syscall` instruction by its address. That is
- * so when no handler is installed, or one that needs no thunk. Where the old action is a thunk, the handler behind it is shown, as the supervisor
- * would show it. Any other call is made at its own site.
+ * so when no handler is installed, or one that needs no thunk. Where the old action is a thunk, the handler behind it
+ * is shown, as the supervisor would show it. Any other call is made at its own site.
  *
  * Free are rax, rcx and r11, which `syscall` overwrites. No stack is used, and nothing is written but what the host has
  * just written: a signal may come at any instruction. The action is looked at only where that cannot fault: in the page
