@@ -32,7 +32,7 @@ static uint64_t told_dev, told_ino;
 /* Post a request, and wait for a moment: what husk said, or -1000. */
 static long post(int slot_number, long nr, const long args[6], long tid, const char *name, unsigned long size) {
     uint8_t *slot = base + GATE_SLOTS + slot_number * GATE_SLOT_BYTES, *request = slot + GATE_SLOT_REQUEST;
-    uint32_t *state = (uint32_t *)(void *)slot;
+    uint32_t *state = (uint32_t *)(void *)slot, *answered = (uint32_t *)(void *)(slot + GATE_SLOT_ANSWERED);
     static uint32_t turn = 4000;
     long value;
     uint64_t given;
@@ -46,10 +46,10 @@ static long post(int slot_number, long nr, const long args[6], long tid, const c
     strncpy((char *)request + GATE_REQUEST_NAME, name, GATE_LONGEST_NAME);
     __atomic_store_n(state, turn | GATE_POSTED, __ATOMIC_SEQ_CST);
     for (int i = 0; i < 20000; i++) {
-        if (__atomic_load_n(state, __ATOMIC_SEQ_CST) == (turn | GATE_DONE)) {
+        if (__atomic_load_n(answered, __ATOMIC_SEQ_CST) == turn) {
             memcpy(&given, slot + GATE_SLOT_SIZE, 8);
             memcpy(&value, slot + GATE_SLOT_VALUE, 8);
-            return given == GATE_DECLINED ? -2000 : value;
+            return given == GATE_DECLINED || given == GATE_WHO ? -2000 : value;
         }
         if (i % 1000 == 999)
             sched_yield();

@@ -66,6 +66,7 @@ static void look_at(const struct fast_asker *asker)
 {
     MUST(asker->name && strlen(asker->name) == asker->name_size && asker->name_size <= GATE_LONGEST_NAME);
     bool told = asker->start == 5; /* it begins in a directory that the guest told */
+    MUST(told || asker->tid); /* nobody is asked about who did not say who it is */
     bool own = *asker->name != '/' && (!told || !*asker->name); /* it begins in a directory of the thread's */
     MUST(own ? asker->tid == 70 && asker->process == 7 : asker->tid == 7 && !asker->process);
     *asker->by_number = own && eat_byte() & 1;
@@ -117,11 +118,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     memcpy(before, slot, GATE_SLOT_BYTES);
     sent = 0;
-    gate_serve(&keeper, &gate, slot);
-    MUST(memcmp(before, slot, GATE_SLOT_VALUE) == 0);
+    uint32_t posted, taken, turn;
+    memcpy(&posted, before, 4);
+    gate_serve(&keeper, &gate, slot, posted);
+    /* husk writes nothing into a request but that it was taken. */
+    memcpy(&taken, slot, 4);
+    MUST(taken == posted || taken == ((posted & ~(uint32_t)GATE_STATES) | GATE_TAKEN));
+    MUST(memcmp(before + 4, slot + 4, GATE_SLOT_ANSWERED - 4) == 0);
     uint64_t given;
     memcpy(&given, slot + GATE_SLOT_SIZE, 8);
-    MUST(given <= GATE_LARGEST_DATA || given == GATE_DECLINED || given == GATE_DESCRIPTOR);
+    memcpy(&turn, slot + GATE_SLOT_ANSWERED, 4);
+    MUST(turn == (posted & ~(uint32_t)GATE_STATES));
+    MUST(given <= GATE_LARGEST_DATA || given == GATE_DECLINED || given == GATE_DESCRIPTOR || given == GATE_WHO);
     MUST((given == GATE_DESCRIPTOR) == sent); /* a guest that is told so finds one, and none comes unasked */
     free(slot), free(before);
     return 0;

@@ -113,8 +113,12 @@ named:  movzbl  GATE_DATA_NAME(%r11), %eax
 
         /*
          * A name that cannot be read must give EFAULT, not a fault. The host reads eight bytes of it before it finds
-         * that -1 is no operation.
+         * that -1 is no operation. The page of the stack that the caller runs on needs no try.
          */
+        mov     %rsi, %rax
+        xor     %rsp, %rax
+        shr     $12, %rax
+        jz      copy
         mov     $NR_RT_SIGPROCMASK, %eax
         mov     $-1, %edi
         xor     %edx, %edx
@@ -123,8 +127,8 @@ named:  movzbl  GATE_DATA_NAME(%r11), %eax
         cmp     $-EINVAL, %rax
         jne     give_up
 
-        /* Copy it, to the end of its page at most. */
-        lea     GATE_SAVED_REQUEST + GATE_REQUEST_NAME(%rbx), %rdi
+        /* To the end of its page at most. */
+copy:   lea     GATE_SAVED_REQUEST + GATE_REQUEST_NAME(%rbx), %rdi
         mov     %esi, %ecx
         neg     %ecx
         and     $(GATE_PAGE - 1), %ecx
@@ -145,8 +149,9 @@ named:  movzbl  GATE_DATA_NAME(%r11), %eax
         mov     %rdx, GATE_SAVED_REQUEST + GATE_REQUEST_SIZE(%rbx)
 
         /*
-         * Only a name that begins in a directory of the thread's needs to say which thread, and which directory: the
-         * host says that quicker to us than to husk, where the filter allows it (direct names).
+         * Only a name that begins in a directory of the thread's needs to say which thread, or which directory: the
+         * host says that quicker to us than to husk, where the filter allows it (direct names). Then the thread is said
+         * only if husk asks for it.
          */
         xor     %eax, %eax
         mov     %rax, GATE_SAVED_REQUEST + GATE_REQUEST_DEV(%rbx)
@@ -181,6 +186,9 @@ ask:    movabs  $(HUSK_RESIDENT + HUSK_RESIDENT_DIRECT), %rax
         mov     %rax, GATE_SAVED_REQUEST + GATE_REQUEST_DEV(%rbx)
         mov     8(%rsp), %rax
         mov     %rax, GATE_SAVED_REQUEST + GATE_REQUEST_INO(%rbx)
+        lea     ROOM(%rsp), %rsp
+        xor     %eax, %eax
+        jmp     5f
 said:   lea     ROOM(%rsp), %rsp
 thread: mov     $NR_GETTID, %eax
         syscall
@@ -206,18 +214,14 @@ thread: mov     $NR_GETTID, %eax
         mov     %r8, GATE_SAVED_SUM(%rbx)
 
         mov     GATE_SAVED_TURN(%rbx), %edi
-        add     $(GATE_STATES + 1), %edi
+        add     $GATE_STATES + 1, %edi
         mov     %edi, GATE_SAVED_TURN(%rbx)
         lea     GATE_POSTED(%rdi), %eax
-        xchg    %eax, GATE_SLOT_STATE(%r12)
+        mov     %eax, GATE_SLOT_STATE(%r12)
 
         mov     $GATE_SPINS, %ecx
-wait:   mov     GATE_SLOT_STATE(%r12), %eax
-        xor     %edi, %eax
-        sub     $GATE_POSTED, %eax
-        cmp     $(GATE_DONE - GATE_POSTED), %eax
+wait:   cmp     %edi, GATE_SLOT_ANSWERED(%r12)
         je      done
-        ja      give_up                 /* another turn, or withdrawn: a child of a handler's fork was here */
         pause
         dec     %ecx
         jnz     wait
@@ -225,6 +229,9 @@ wait:   mov     GATE_SLOT_STATE(%r12), %eax
         mov     %edi, %edx
         lock cmpxchg %edx, GATE_SLOT_STATE(%r12)
         je      give_up
+        lea     GATE_TAKEN(%rdi), %edx
+        cmp     %edx, %eax
+        jne     give_up                 /* another turn, or withdrawn: a child of a handler's fork was here */
         /* husk has taken it, and lost its processor meanwhile. */
         cmpl    $0, AT(GATE_OPEN)
         je      give_up
@@ -248,7 +255,9 @@ done:   mov     GATE_SLOT_SUM(%r12), %rax
         cmp     $GATE_DESCRIPTOR, %eax
         je      receive
         jmp     7f
-6:      cmp     $GATE_ANY_SIZE, %eax
+6:      cmp     $GATE_WHO, %r8
+        je      who
+        cmp     $GATE_ANY_SIZE, %eax
         jne     give_up                 /* as when it was declined */
         lea     -8(%r8), %rax
         cmp     $(GATE_LARGEST_DATA - 8), %rax
@@ -259,14 +268,22 @@ done:   mov     GATE_SLOT_SUM(%r12), %rax
         movzbl  GATE_DATA_OUT(%r11), %eax
         mov     SAVED_ARGS(%rbx, %rax, 8), %r9
         lea     -8(%r9, %r8), %rdx
-8:      mov     $NR_RT_SIGPROCMASK, %eax
+8:      mov     %rdx, %rax
+        xor     %rsp, %rax
+        shr     $12, %rax
+        jnz     try
+        lea     7(%rdx), %rax
+        xor     %rsp, %rax
+        shr     $12, %rax
+        jz      tried                   /* on the page of the caller's stack, as the name above */
+try:    mov     $NR_RT_SIGPROCMASK, %eax
         xor     %edi, %edi
         xor     %esi, %esi
         mov     $8, %r10d
         syscall
         test    %rax, %rax
         jnz     fault
-        mov     %rdx, %rax
+tried:  mov     %rdx, %rax
         xor     %r9, %rax
         mov     %r9, %rdx
         shr     $12, %rax
@@ -290,6 +307,10 @@ opened: mov     GATE_SAVED_VALUE(%rbx), %rax
         mov     GATE_DATA_BACK(%r11), %r11
         add     $2, %r11
         jmp     leave
+
+who:    cmpq    $0, GATE_SAVED_REQUEST + GATE_REQUEST_TID(%rbx)
+        je      thread
+        jmp     give_up
 
 fault:  movq    $-EFAULT, GATE_SAVED_VALUE(%rbx)
         jmp     believe

@@ -35,6 +35,7 @@ struct gate_process {
     uint64_t sites[GATE_MOST_STUBS]; /* of the stubs: where their `syscall` instructions are */
     bool polled;          /* by the poller, which alone changes it; `awake` says so to the guest */
     unsigned declined;    /* in a row */
+    uint32_t seen[GATE_SLOT_COUNT]; /* of each slot: the state that was looked at last. The poller's */
     /* Threads as the guest numbers them, in its pid namespace, and as husk does. The poller's. */
     struct gate_thread { pid_t inside, outside; } threads[GATE_MOST_THREADS];
     unsigned next_thread;
@@ -134,7 +135,7 @@ PyObject *gate_py_search_library(PyObject *self, PyObject *args);
 /* poller.c */
 void *gate_poll(void *keeper); /* the thread */
 void gate_wake_poller(struct gate_keeper *keeper);
-/* Copies the request out of a slot that the guest may be writing to, and answers it. */
-void gate_serve(struct gate_keeper *keeper, struct gate_process *gate, uint8_t *slot);
+/* Copies the request out of a slot that the guest may be writing to, and answers it. `posted`: the slot's state. */
+void gate_serve(struct gate_keeper *keeper, struct gate_process *gate, uint8_t *slot, uint32_t posted);
 
 #endif

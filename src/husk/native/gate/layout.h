@@ -59,7 +59,7 @@
 /* A request: 64-bit words, so that both sides can sum them up. */
 #define GATE_REQUEST_NR 0
 #define GATE_REQUEST_ARGS 8
-#define GATE_REQUEST_TID 56
+#define GATE_REQUEST_TID 56    /* 0: the directory is enough */
 #define GATE_REQUEST_DEV 64    /* of the directory that the name begins in, as the host says it to the guest … */
 #define GATE_REQUEST_INO 72    /* … or 0 */
 #define GATE_REQUEST_SIZE 80   /* of the name, without its NUL */
@@ -77,20 +77,25 @@
 #define GATE_SAVED_VALUE 40
 #define GATE_SAVED_REQUEST 48
 
-/* A slot. Its state is the turn of the request and one of the four below. */
+/*
+ * A slot. Its state is the turn of the request and one of the three below. The guest writes it, and husk only where it
+ * takes a request: what changes nothing is answered without, because each write of a word that the other side looks at
+ * costs as much as a bare system call. The answer lies in cache lines of its own, behind a word that only husk writes.
+ */
 #define GATE_SLOT_STATE 0      /* u32, atomic */
 #define GATE_SLOT_REQUEST 8
-#define GATE_SLOT_VALUE 512
-#define GATE_SLOT_SIZE 520     /* u64: of the data; GATE_DESCRIPTOR; GATE_DECLINED: make the ordinary call */
-#define GATE_SLOT_SUM 528      /* of the request that husk answered */
-#define GATE_SLOT_DATA 536
+#define GATE_SLOT_ANSWERED 512 /* u32, atomic: the turn of the request that was answered last */
+#define GATE_SLOT_VALUE 520
+#define GATE_SLOT_SIZE 528     /* u64: of the data; GATE_DESCRIPTOR; or one of the two below */
+#define GATE_SLOT_SUM 536      /* of the request that husk answered */
+#define GATE_SLOT_DATA 544
 
 #define GATE_WITHDRAWN 0
 #define GATE_POSTED 1
-#define GATE_TAKEN 2
-#define GATE_DONE 3
+#define GATE_TAKEN 2           /* husk will answer, however long that takes */
 #define GATE_STATES 3
-#define GATE_DECLINED 0xffff
+#define GATE_DECLINED 0xffff   /* make the ordinary call */
+#define GATE_WHO 0xfffc        /* ask again, and say which thread this is */
 
 #define GATE_SUM_FACTOR 0x9e3779b97f4a7c15
 #define GATE_SUM_SHIFT 29

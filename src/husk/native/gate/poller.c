@@ -26,6 +26,7 @@
 #define LOST_NS 300000       /* as long as this no look takes: others wanted the processor */
 #define USEFUL_NS 20000      /* of polling for each request: then it is worth more than what others do meanwhile */
 #define WORTHWHILE 16        /* requests for which it was worth waking up */
+#define LOOKS 16             /* before it looks at the clock, and whether gates came or went */
 #define MOST_DECLINED 256    /* in a row, before a gate is left asleep until the poller wakes up again */
 
 static uint32_t *word(struct gate_process *gate, unsigned at)
@@ -113,7 +114,7 @@ static pid_t find_thread(struct gate_process *gate, pid_t inside)
     return found;
 }
 
-/* Where the name begins. False: no thread of the process has that number. */
+/* Where the name begins. False: no thread of the process has that number, or the guest has not said which it is. */
 static bool begin(struct fast_cache *cache, struct gate_process *gate, const struct request *request,
                   struct fast_asker *asker)
 {
@@ -123,7 +124,8 @@ static bool begin(struct fast_cache *cache, struct gate_process *gate, const str
     asker->start = fast_start_told(cache, field(request, GATE_REQUEST_DEV), asker->ino);
     if (asker->start && *asker->name)
         return true;
-    asker->tid = find_thread(gate, (pid_t)(field(request, GATE_REQUEST_TID) & INT_MAX));
+    pid_t inside = (pid_t)(field(request, GATE_REQUEST_TID) & INT_MAX);
+    asker->tid = inside ? find_thread(gate, inside) : 0;
     asker->process = gate->tgid;
     return asker->tid;
 }
@@ -141,80 +143,88 @@ static bool ask(struct gate_process *gate, const struct gate_call *call, struct 
          (call->size == GATE_ANY_SIZE && reply->size >= 8 && reply->size <= GATE_LARGEST_DATA));
 }
 
-static bool judge(struct gate_keeper *keeper, struct gate_process *gate, const struct request *request,
-                  struct fast_reply *reply)
+/* What the slot says of the reply: the size of its data, or GATE_DECLINED or GATE_WHO. */
+static uint64_t judge(struct gate_keeper *keeper, struct gate_process *gate, const struct request *request,
+                      const struct gate_call *call, struct fast_reply *reply)
 {
     struct fast_cache *cache = keeper->listener->cache;
     const char *name = (const char *)request->words + GATE_REQUEST_NAME;
-    const struct gate_call *call = gate_call((int)field(request, GATE_REQUEST_NR));
-    bool by_number = false;
+    bool by_number = false, found = false, done = false;
     struct fast_asker asker = {.tid = gate->tgid, .by_number = &by_number, .name = name,
                                .name_size = field(request, GATE_REQUEST_SIZE)};
-    if (!call || field(request, GATE_REQUEST_NR) != (uint64_t)call->nr)
-        return false;
     if (!fast_begin(cache))
-        return false;
-    bool done = begin(cache, gate, request, &asker) &&
-                ask(gate, call, cache, &asker, &request->words[GATE_REQUEST_ARGS / 8], reply);
+        return GATE_DECLINED;
+    found = begin(cache, gate, request, &asker);
+    done = found && ask(gate, call, cache, &asker, &request->words[GATE_REQUEST_ARGS / 8], reply);
     fast_end(cache);
     if (by_number && !is_alive(gate)) {
         fast_starts_release(&cache->starts); /* what was kept just now may be another process's */
-        return false;
+        return GATE_DECLINED;
     }
-    return done;
+    if (done)
+        return reply->size;
+    return !found && !field(request, GATE_REQUEST_TID) ? GATE_WHO : GATE_DECLINED;
 }
 
-void gate_serve(struct gate_keeper *keeper, struct gate_process *gate, uint8_t *slot)
+/* The request's turn is husk's now. False: the guest has withdrawn it. */
+static bool take(uint32_t *state, uint32_t posted)
+{
+    uint32_t taken = (posted & ~(uint32_t)GATE_STATES) | GATE_TAKEN;
+    return __atomic_compare_exchange_n(state, &posted, taken, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+
+void gate_serve(struct gate_keeper *keeper, struct gate_process *gate, uint8_t *slot, uint32_t posted)
 {
     struct request request;
     struct fast_reply reply;
-    uint64_t sum = 0, declined = GATE_DECLINED, size;
-    reply.fd = -1, reply.size = 0;
-    bool done = copy_request(slot, &request, &sum) && judge(keeper, gate, &request, &reply);
-    size = reply.size;
+    uint64_t sum = 0, size = GATE_DECLINED;
+    uint32_t turn = posted & ~(uint32_t)GATE_STATES;
+    reply.fd = -1, reply.size = 0, reply.value = 0;
+    if (copy_request(slot, &request, &sum)) {
+        const struct gate_call *call = gate_call((int)field(&request, GATE_REQUEST_NR));
+        if (call && field(&request, GATE_REQUEST_NR) != (uint64_t)call->nr)
+            call = NULL;
+        /* A file that was sent is there, whether or not the guest still waits for it. */
+        if (gate_is_open_call(call) && !take((uint32_t *)(void *)slot, posted))
+            return;
+        if (call)
+            size = judge(keeper, gate, &request, call, &reply);
+    }
     if (reply.fd >= 0) {
-        done = done && gate_send(gate, reply.fd, sum);
+        size = size != GATE_DECLINED && gate_send(gate, reply.fd, sum) ? GATE_DESCRIPTOR : GATE_DECLINED;
         close(reply.fd);
-        size = GATE_DESCRIPTOR;
     }
-    if (done) {
-        memcpy(slot + GATE_SLOT_DATA, reply.data, reply.size);
-        memcpy(slot + GATE_SLOT_VALUE, &reply.value, sizeof reply.value);
-        memcpy(slot + GATE_SLOT_SIZE, &size, sizeof size);
-        gate->declined = 0;
-    } else {
-        memcpy(slot + GATE_SLOT_SIZE, &declined, sizeof declined);
-        gate->declined++;
-    }
+    gate->declined = size == GATE_DECLINED ? gate->declined + 1 : 0;
+    memcpy(slot + GATE_SLOT_DATA, reply.data, size <= GATE_LARGEST_DATA ? size : 0);
+    memcpy(slot + GATE_SLOT_VALUE, &reply.value, sizeof reply.value);
+    memcpy(slot + GATE_SLOT_SIZE, &size, sizeof size);
     memcpy(slot + GATE_SLOT_SUM, &sum, sizeof sum);
+    __atomic_store_n((uint32_t *)(void *)(slot + GATE_SLOT_ANSWERED), turn, __ATOMIC_RELEASE);
 }
 
 /* ---- polling ----------------------------------------------------------------------------------------------------- */
 
-/* Serve what is posted; how many there were. */
+/* Serve what is posted; how many there were. A request that was answered stays posted, so its turn is compared. */
 static unsigned scan(struct gate_keeper *keeper, struct gate_process *gate)
 {
     unsigned found = 0;
     for (unsigned i = 0; i < GATE_SLOT_COUNT; i++) {
         uint8_t *slot = gate->pages + GATE_SLOTS + i * GATE_SLOT_BYTES;
-        uint32_t *state = (uint32_t *)(void *)slot, seen = __atomic_load_n(state, __ATOMIC_ACQUIRE);
-        if ((seen & GATE_STATES) != GATE_POSTED)
+        uint32_t state = __atomic_load_n((uint32_t *)(void *)slot, __ATOMIC_ACQUIRE);
+        if ((state & GATE_STATES) != GATE_POSTED || state == gate->seen[i])
             continue;
-        uint32_t taken = (seen & ~(uint32_t)GATE_STATES) | GATE_TAKEN;
-        if (!__atomic_compare_exchange_n(state, &seen, taken, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
-            continue;
-        gate_serve(keeper, gate, slot);
-        /* Only if it still is this turn's. */
-        __atomic_compare_exchange_n(state, &taken, (taken & ~(uint32_t)GATE_STATES) | GATE_DONE, false,
-                                    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+        gate->seen[i] = state;
+        gate_serve(keeper, gate, slot, state);
         found++;
     }
     return found;
 }
 
+/* Look at all gates some times, or until somebody wants the lock; how many requests there were. */
 static unsigned scan_all(struct gate_keeper *keeper)
 {
-    unsigned found = 0;
+    struct gate_process *polled[GATE_MOST];
+    unsigned count = 0, found = 0;
     pthread_mutex_lock(&keeper->lock);
     for (int i = 0; i < GATE_MOST; i++) {
         struct gate_process *gate = &keeper->gates[i];
@@ -225,7 +235,14 @@ static unsigned scan_all(struct gate_keeper *keeper)
         else if (gate->polled && gate->declined > MOST_DECLINED)
             set_awake(gate, false);
         if (gate->polled)
-            found += scan(keeper, gate);
+            polled[count++] = gate;
+    }
+    for (unsigned look = 0; look < LOOKS && !atomic_load(&keeper->waiting); look++) {
+        unsigned before = found;
+        for (unsigned i = 0; i < count; i++)
+            found += scan(keeper, polled[i]);
+        if (found == before)
+            __builtin_ia32_pause();
     }
     pthread_mutex_unlock(&keeper->lock);
     return found;
@@ -269,8 +286,6 @@ static unsigned long poll_a_while(struct gate_keeper *keeper, bool *pushed)
             asked = now;
         else if (now - asked > (keeper->eager ? EAGER_IDLE_NS : IDLE_NS))
             break;
-        else
-            __builtin_ia32_pause();
     }
     return answered;
 }
