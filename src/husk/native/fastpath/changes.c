@@ -12,6 +12,7 @@
  * written down for Python, in the order in which it happened. */
 #include "fastpath/changes.h"
 
+#include "call_table.h"
 #include "fastpath/own_dirs.h"
 #include "host/host.h"
 #include "notify/notify.h"
@@ -78,15 +79,17 @@ static bool begin(struct fast_changes *changes, size_t size)
 /* The umask of a thread; -1: it is gone. With the lock. One program makes many files, so its status file stays open:
  * that takes two fifths off the price. The open file is that thread's for good. Once it is gone the file says so, even
  * if its number is used again. */
-static int umask_of(struct fast_changes *changes, pid_t tid)
+static int umask_of(struct fast_changes *changes, const struct fast_asker *asker)
 {
-    int found = changes->asked == tid ? guest_umask_from(changes->status) : -1;
+    char path[FAST_LONGEST_LINK];
+    int found = changes->asked == asker->tid ? guest_umask_from(changes->status) : -1;
     if (found >= 0)
         return found;
     if (changes->status >= 0)
         close(changes->status);
-    changes->status = guest_open_status(tid);
-    changes->asked = tid;
+    fast_task_link(path, asker, "status", -1);
+    changes->status = open(path, O_RDONLY | O_CLOEXEC);
+    changes->asked = asker->tid;
     return guest_umask_from(changes->status);
 }
 
@@ -175,6 +178,14 @@ PyObject *fast_py_cache_changes(Listener *self, PyObject *args)
 
 /* ---- the directory ----------------------------------------------------------------------------------------------- */
 
+/* A call that changes something, and what it gets. */
+struct change {
+    struct fast_cache *cache;
+    struct fast_changes *changes;
+    const struct fast_asker *asker;
+    struct fast_reply *reply; /* a value of 0 and no descriptor, unless a file is opened */
+};
+
 /* A name in a directory where the guest may make and remove names. */
 struct place {
     struct fast_resolved path;
@@ -189,12 +200,11 @@ static void leave(struct place *place)
         close(place->fd);
 }
 
-static bool find(struct fast_cache *cache, const struct fast_asker *asker, int dirfd, uint64_t name,
-                 struct fast_resolved *path)
+static bool find(const struct change *c, int dirfd, uint64_t name, struct fast_resolved *path)
 {
     path->own = NULL;
     /* A watcher sees more of a change than the change itself: who opened what, and when it was closed. */
-    return !cache->watched && fast_resolve(cache, asker, dirfd, name, path) && !path->slash;
+    return !c->cache->watched && fast_resolve(c->cache, c->asker, dirfd, name, path) && !path->slash;
 }
 
 /* With the name found, where the guest may do `want` in the directory (2 write, 1 search). */
@@ -254,16 +264,16 @@ static int64_t born(int fd, struct stat *s)
 }
 
 /* Make the file that is not there yet, and leave in `mode` what the umask left of it. -1: nothing was made. */
-static int make_file(Listener *self, const struct seccomp_notif *notif, const struct place *place, uint32_t flags,
+static int make_file(const struct change *c, const struct place *place, uint32_t flags,
                      uint32_t *mode)
 {
-    struct fast_changes *changes = self->changes;
+    struct fast_changes *changes = c->changes;
     if (!begin(changes, 1 + noted_size(&place->path)))
         return -1;
-    int umask = umask_of(changes, notif->pid), fd = -1;
+    int umask = umask_of(changes, c->asker), fd = -1;
     *mode &= ~(uint32_t)umask & 01777; /* no set-uid files on the host */
     /* Linux looks for a free descriptor first: without one nothing is made. */
-    if (umask >= 0 && guest_has_free_fd(notif->pid) && notify_is_valid(self->fd, notif->id))
+    if (umask >= 0 && guest_has_free_fd(c->asker->tid) && c->asker->waits(c->asker))
         fd = openat(place->fd, last_of(place),
                     (int)(flags & (O_ACCMODE | O_APPEND | O_NONBLOCK | O_NOFOLLOW)) | O_CREAT | O_EXCL | O_NOCTTY |
                         O_CLOEXEC, *mode);
@@ -276,21 +286,21 @@ static int make_file(Listener *self, const struct seccomp_notif *notif, const st
 }
 
 /* Make it in a directory of the box's own. -1: nothing was made. */
-static int make_own(Listener *self, const struct seccomp_notif *notif, const struct fast_resolved *path, uint32_t flags,
+static int make_own(const struct change *c, const struct fast_resolved *path, uint32_t flags,
                     uint32_t mode)
 {
-    struct fast_cache *cache = self->cache;
-    struct fast_changes *changes = self->changes;
+    struct fast_cache *cache = c->cache;
+    struct fast_changes *changes = c->changes;
     struct fast_showing showing;
     struct stat s;
     int64_t when = 0;
     int fd = -1;
     /* A set-uid file is Python's, which notices when it is written to. Linux looks for a free descriptor first. */
-    if (mode & 06000 || !guest_has_free_fd(notif->pid) || !fast_own_enter(cache, path, FAST_MAKE))
+    if (mode & 06000 || !guest_has_free_fd(c->asker->tid) || !fast_own_enter(cache, path, FAST_MAKE))
         return -1;
     if (begin(changes, 1 + noted_size(path))) {
-        int umask = umask_of(changes, notif->pid);
-        if (umask >= 0 && notify_is_valid(self->fd, notif->id))
+        int umask = umask_of(changes, c->asker);
+        if (umask >= 0 && c->asker->waits(c->asker))
             fd = fast_own_make(cache, path, (int)(flags & (O_ACCMODE | O_APPEND | O_NONBLOCK | O_NOFOLLOW)),
                                mode & ~(uint32_t)umask & 01777, &showing, &s, &when);
         if (fd >= 0) {
@@ -306,17 +316,17 @@ static int make_own(Listener *self, const struct seccomp_notif *notif, const str
 }
 
 /* Truncate one that is there, for writing. -1: nothing happened. */
-static int truncate_own(Listener *self, const struct seccomp_notif *notif, const struct fast_resolved *path,
+static int truncate_own(const struct change *c, const struct fast_resolved *path,
                         uint32_t flags)
 {
-    struct fast_cache *cache = self->cache;
-    struct fast_changes *changes = self->changes;
+    struct fast_cache *cache = c->cache;
+    struct fast_changes *changes = c->changes;
     int fd = -1;
-    if (flags & O_EXCL || !(flags & O_TRUNC) || !(flags & O_ACCMODE) || !guest_has_free_fd(notif->pid) ||
+    if (flags & O_EXCL || !(flags & O_TRUNC) || !(flags & O_ACCMODE) || !guest_has_free_fd(c->asker->tid) ||
         !fast_own_enter(cache, path, FAST_TRUNCATE))
         return -1;
     if (begin(changes, 1 + noted_size(path))) {
-        if (notify_is_valid(self->fd, notif->id))
+        if (c->asker->waits(c->asker))
             fd = fast_own_truncate(cache, path, (int)(flags & (O_ACCMODE | O_APPEND | O_NONBLOCK | O_NOFOLLOW)));
         if (fd >= 0) {
             note(changes, "C", 1);
@@ -328,22 +338,15 @@ static int truncate_own(Listener *self, const struct seccomp_notif *notif, const
     return fd;
 }
 
-static bool create_own(Listener *self, const struct seccomp_notif *notif, const struct fast_resolved *path,
+static bool create_own(const struct change *c, const struct fast_resolved *path,
                        uint32_t flags, uint32_t mode)
 {
-    int fd = path->dir->missing ? make_own(self, notif, path, flags, mode) : truncate_own(self, notif, path, flags);
-    if (fd < 0)
-        return false;
-    int got = notify_inject_fd_pinned(self->fd, notif, fd, flags & O_CLOEXEC);
-    close(fd); /* before the guest runs on: no copy of a writable file stays with husk */
-    if (got >= 0)
-        notify_answer_value(self->fd, notif->id, got);
-    else if (got != -ENOENT)
-        notify_answer_error(self->fd, notif->id, -got);
-    return true;
+    int fd = path->dir->missing ? make_own(c, path, flags, mode) : truncate_own(c, path, flags);
+    c->reply->fd = fd;
+    return fd >= 0;
 }
 
-static bool create(Listener *self, const struct seccomp_notif *notif, const struct fast_asker *asker, int dirfd,
+static bool create(const struct change *c, int dirfd,
                    uint64_t name, uint32_t flags, uint32_t mode)
 {
     struct place place;
@@ -351,13 +354,13 @@ static bool create(Listener *self, const struct seccomp_notif *notif, const stru
     const uint32_t known = O_ACCMODE | O_CREAT | O_EXCL | O_TRUNC | O_NOCTTY | O_NONBLOCK | O_CLOEXEC | O_APPEND |
                            O_NOFOLLOW | 0100000 /* O_LARGEFILE */;
     if (!(flags & O_CREAT) || flags & ~known || (flags & O_ACCMODE) == O_ACCMODE ||
-        !find(self->cache, asker, dirfd, name, &place.path))
+        !find(c, dirfd, name, &place.path))
         return false;
     if (place.path.own)
-        return create_own(self, notif, &place.path, flags, mode);
-    if (!enter_host(self->cache, &place, 3))
+        return create_own(c, &place.path, flags, mode);
+    if (!enter_host(c->cache, &place, 3))
         return false;
-    int fd = make_file(self, notif, &place, flags, &mode);
+    int fd = make_file(c, &place, flags, &mode);
     if (fd < 0) {
         leave(&place);
         return false;
@@ -366,99 +369,89 @@ static bool create(Listener *self, const struct seccomp_notif *notif, const stru
     if ((s.st_mode & 07777) != mode)
         fchmod(fd, mode); /* the directory has a default ACL */
     if (when && s.st_ino < 1ULL << 32)
-        fast_cache_remember_made(self->cache, &place.path.dir->showing, &s, when);
-    int got = notify_inject_fd_pinned(self->fd, notif, fd, flags & O_CLOEXEC);
-    close(fd); /* before the guest runs on: no copy of a writable file stays with husk */
+        fast_cache_remember_made(c->cache, &place.path.dir->showing, &s, when);
+    c->reply->fd = fd;
     leave(&place);
-    if (got >= 0)
-        notify_answer_value(self->fd, notif->id, got);
-    else if (got != -ENOENT)
-        notify_answer_error(self->fd, notif->id, -got);
     return true;
 }
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
-static bool unlink_own(Listener *self, const struct seccomp_notif *notif, const struct fast_resolved *path)
+static bool unlink_own(const struct change *c, const struct fast_resolved *path)
 {
-    struct fast_changes *changes = self->changes;
+    struct fast_changes *changes = c->changes;
     bool done = false;
-    if (!fast_own_enter(self->cache, path, FAST_REMOVE))
+    if (!fast_own_enter(c->cache, path, FAST_REMOVE))
         return false;
     if (begin(changes, 1 + noted_size(path))) {
-        done = notify_is_valid(self->fd, notif->id) && fast_own_remove(self->cache, path);
+        done = c->asker->waits(c->asker) && fast_own_remove(c->cache, path);
         if (done) {
             note(changes, "D", 1);
             note_own_name(changes, path);
         }
         pthread_mutex_unlock(&changes->lock);
     }
-    fast_own_leave(self->cache);
-    if (done)
-        notify_answer_value(self->fd, notif->id, 0);
+    fast_own_leave(c->cache);
     return done;
 }
 
-static bool unlink_file(Listener *self, const struct seccomp_notif *notif, const struct fast_asker *asker, int dirfd,
-                        uint64_t name)
+static bool unlink_file(const struct change *c, int dirfd, uint64_t name)
 {
     struct place place;
     struct stat s;
-    bool done = false, found = find(self->cache, asker, dirfd, name, &place.path);
+    bool done = false, found = find(c, dirfd, name, &place.path);
     if (place.path.own) /* even where C does not know what the name is */
-        return !place.path.slash && unlink_own(self, notif, &place.path);
-    if (!found || !enter_host(self->cache, &place, 3))
+        return !place.path.slash && unlink_own(c, &place.path);
+    if (!found || !enter_host(c->cache, &place, 3))
         return false;
     if (fstatat(place.fd, last_of(&place), &s, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0 &&
-        may_take(self->cache, &place, &s) && notify_is_valid(self->fd, notif->id) &&
-        begin(self->changes, 1 + noted_size(&place.path))) {
+        may_take(c->cache, &place, &s) && c->asker->waits(c->asker) &&
+        begin(c->changes, 1 + noted_size(&place.path))) {
         done = unlinkat(place.fd, last_of(&place), 0) == 0;
         if (done) {
-            note(self->changes, "d", 1);
-            note_name(self->changes, &place.path);
+            note(c->changes, "d", 1);
+            note_name(c->changes, &place.path);
         }
-        pthread_mutex_unlock(&self->changes->lock);
+        pthread_mutex_unlock(&c->changes->lock);
     }
     leave(&place);
-    if (done)
-        notify_answer_value(self->fd, notif->id, 0);
     return done;
 }
 
 /* A file gets a name that is free, or that of another file, in directories of one mount. */
-static bool move(Listener *self, const struct seccomp_notif *notif, const struct place *from, const struct place *to,
+static bool move(const struct change *c, const struct place *from, const struct place *to,
                  bool may_replace)
 {
     struct stat s, other;
     if (from->path.dir->root_fd != to->path.dir->root_fd ||
         fstatat(from->fd, last_of(from), &s, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0 ||
-        !may_take(self->cache, from, &s))
+        !may_take(c->cache, from, &s))
         return false;
     bool replaces = fstatat(to->fd, last_of(to), &other, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0;
-    if (replaces ? !may_replace || !may_take(self->cache, to, &other) || (other.st_ino == s.st_ino) : errno != ENOENT)
+    if (replaces ? !may_replace || !may_take(c->cache, to, &other) || (other.st_ino == s.st_ino) : errno != ENOENT)
         return false;
-    if (!notify_is_valid(self->fd, notif->id) ||
-        !begin(self->changes, 1 + noted_size(&from->path) + noted_size(&to->path)))
+    if (!c->asker->waits(c->asker) ||
+        !begin(c->changes, 1 + noted_size(&from->path) + noted_size(&to->path)))
         return false;
     /* What is free stays free until then, or Python looks again. */
     bool done = syscall(SYS_renameat2, from->fd, last_of(from), to->fd, last_of(to), replaces ? 0 : 1) == 0;
     if (done) {
-        note(self->changes, replaces ? "R" : "r", 1);
-        note_name(self->changes, &from->path);
-        note_name(self->changes, &to->path);
+        note(c->changes, replaces ? "R" : "r", 1);
+        note_name(c->changes, &from->path);
+        note_name(c->changes, &to->path);
     }
-    pthread_mutex_unlock(&self->changes->lock);
+    pthread_mutex_unlock(&c->changes->lock);
     return done;
 }
 
-static bool move_on_host(Listener *self, const struct seccomp_notif *notif, struct place *from, struct place *to,
+static bool move_on_host(const struct change *c, struct place *from, struct place *to,
                          bool may_replace)
 {
     bool done = false;
-    if (!enter_host(self->cache, from, 3))
+    if (!enter_host(c->cache, from, 3))
         return false;
-    if (enter_host(self->cache, to, 3)) {
-        done = move(self, notif, from, to, may_replace);
+    if (enter_host(c->cache, to, 3)) {
+        done = move(c, from, to, may_replace);
         leave(to);
     }
     leave(from);
@@ -466,15 +459,15 @@ static bool move_on_host(Listener *self, const struct seccomp_notif *notif, stru
 }
 
 /* In directories of the box's own. */
-static bool move_own(Listener *self, const struct seccomp_notif *notif, const struct fast_resolved *from,
+static bool move_own(const struct change *c, const struct fast_resolved *from,
                      const struct fast_resolved *to, bool may_replace)
 {
-    struct fast_changes *changes = self->changes;
+    struct fast_changes *changes = c->changes;
     bool replaces, done = false;
-    if (!fast_own_enter_both(self->cache, from, to, &replaces))
+    if (!fast_own_enter_both(c->cache, from, to, &replaces))
         return false;
     if ((may_replace || !replaces) && begin(changes, 1 + noted_size(from) + noted_size(to))) {
-        done = notify_is_valid(self->fd, notif->id) && fast_own_move(self->cache, from, to);
+        done = c->asker->waits(c->asker) && fast_own_move(c->cache, from, to);
         if (done) {
             note(changes, replaces ? "N" : "n", 1);
             note_own_name(changes, from);
@@ -482,24 +475,22 @@ static bool move_own(Listener *self, const struct seccomp_notif *notif, const st
         }
         pthread_mutex_unlock(&changes->lock);
     }
-    fast_own_leave(self->cache);
+    fast_own_leave(c->cache);
     return done;
 }
 
-static bool rename_file(Listener *self, const struct seccomp_notif *notif, const struct fast_asker *asker,
+static bool rename_file(const struct change *c,
                         int old_dirfd, uint64_t old, int new_dirfd, uint64_t new, uint32_t flags)
 {
     struct place from, to;
     bool done, may_replace = !flags;
-    if (flags & ~(uint32_t)RENAME_NOREPLACE || !find(self->cache, asker, old_dirfd, old, &from.path) ||
-        !find(self->cache, asker, new_dirfd, new, &to.path))
+    if (flags & ~(uint32_t)RENAME_NOREPLACE || !find(c, old_dirfd, old, &from.path) ||
+        !find(c, new_dirfd, new, &to.path))
         return false;
     if (from.path.own || to.path.own)
-        done = from.path.own && to.path.own && move_own(self, notif, &from.path, &to.path, may_replace);
+        done = from.path.own && to.path.own && move_own(c, &from.path, &to.path, may_replace);
     else
-        done = move_on_host(self, notif, &from, &to, may_replace);
-    if (done)
-        notify_answer_value(self->fd, notif->id, 0);
+        done = move_on_host(c, &from, &to, may_replace);
     return done;
 }
 
@@ -543,13 +534,14 @@ PyObject *fast_py_cache_made(Listener *self, PyObject *args)
 
 /* The file behind a guest's descriptor, if it was made in this run, here or by Python, and is the guest's. In a layer
  * the real file has the times, and Python the rest: `times_only`. The caller closes it. -1: Python knows. */
-static int made_here(struct fast_cache *cache, const struct seccomp_notif *notif, int guest_fd, bool times_only)
+static int made_here(const struct change *c, int guest_fd, bool times_only)
 {
-    char link[64];
+    struct fast_cache *cache = c->cache;
+    char link[FAST_LONGEST_LINK];
     struct stat s;
     if (cache->watched || guest_fd < 0)
         return -1;
-    snprintf(link, sizeof link, "/proc/%d/fd/%d", notif->pid, guest_fd);
+    fast_task_link(link, c->asker, "fd", guest_fd);
     int fd = open(link, O_PATH | O_CLOEXEC);
     if (fd < 0)
         return -1;
@@ -569,37 +561,35 @@ static bool is_time(const struct timespec *t)
            (t->tv_nsec >= 0 && t->tv_nsec < 1000000000 && t->tv_sec >= 0 && t->tv_sec < 1LL << 31);
 }
 
-static bool read_times(const struct seccomp_notif *notif, uint64_t times, struct timespec when[2])
+static bool read_times(const struct fast_asker *asker, uint64_t times, struct timespec when[2])
 {
     when[0] = when[1] = (struct timespec){.tv_nsec = UTIME_NOW};
-    if (times && guest_read(notif->pid, times, when, 2 * sizeof *when) != 2 * sizeof *when)
+    if (times && asker->times)
+        memcpy(when, asker->times, 2 * sizeof *when);
+    else if (times && guest_read(asker->tid, times, when, 2 * sizeof *when) != 2 * sizeof *when)
         return false;
     return is_time(&when[0]) && is_time(&when[1]) &&
            !(when[0].tv_nsec == UTIME_OMIT && when[1].tv_nsec == UTIME_OMIT);
 }
 
-static bool set_held_times(Listener *self, const struct seccomp_notif *notif, int guest_fd, uint64_t times)
+static bool set_held_times(const struct change *c, int guest_fd, uint64_t times)
 {
     struct timespec when[2];
-    int fd = read_times(notif, times, when) ? made_here(self->cache, notif, guest_fd, true) : -1;
+    int fd = read_times(c->asker, times, when) ? made_here(c, guest_fd, true) : -1;
     if (fd < 0)
         return false;
-    bool done = notify_is_valid(self->fd, notif->id) && set_times(fd, when);
+    bool done = c->asker->waits(c->asker) && set_times(fd, when);
     close(fd);
-    if (done)
-        notify_answer_value(self->fd, notif->id, 0);
     return done;
 }
 
-static bool set_held_mode(Listener *self, const struct seccomp_notif *notif, int guest_fd, uint32_t mode)
+static bool set_held_mode(const struct change *c, int guest_fd, uint32_t mode)
 {
-    int fd = made_here(self->cache, notif, guest_fd, false);
+    int fd = made_here(c, guest_fd, false);
     if (fd < 0)
         return false;
-    bool done = notify_is_valid(self->fd, notif->id) && set_mode(fd, mode);
+    bool done = c->asker->waits(c->asker) && set_mode(fd, mode);
     close(fd);
-    if (done)
-        notify_answer_value(self->fd, notif->id, 0);
     return done;
 }
 
@@ -621,20 +611,20 @@ static int open_own(struct fast_cache *cache, const struct place *place)
 }
 
 /* What a name is given: times, or where those are NULL a mode. */
-static bool set_on_host(Listener *self, const struct seccomp_notif *notif, struct place *place,
+static bool set_on_host(const struct change *c, struct place *place,
                         const struct timespec *when, uint32_t mode)
 {
     bool done = false;
-    if (!enter_host(self->cache, place, 1))
+    if (!enter_host(c->cache, place, 1))
         return false;
-    int fd = open_own(self->cache, place);
-    if (fd >= 0 && notify_is_valid(self->fd, notif->id) && begin(self->changes, 1 + noted_size(&place->path))) {
+    int fd = open_own(c->cache, place);
+    if (fd >= 0 && c->asker->waits(c->asker) && begin(c->changes, 1 + noted_size(&place->path))) {
         done = when ? set_times(fd, when) : set_mode(fd, mode);
         if (done) {
-            note(self->changes, "m", 1);
-            note_name(self->changes, &place->path);
+            note(c->changes, "m", 1);
+            note_name(c->changes, &place->path);
         }
-        pthread_mutex_unlock(&self->changes->lock);
+        pthread_mutex_unlock(&c->changes->lock);
     }
     if (fd >= 0)
         close(fd);
@@ -642,19 +632,19 @@ static bool set_on_host(Listener *self, const struct seccomp_notif *notif, struc
     return done;
 }
 
-static bool set_in_layer(Listener *self, const struct seccomp_notif *notif, const struct fast_resolved *path,
+static bool set_in_layer(const struct change *c, const struct fast_resolved *path,
                          const struct timespec *when, uint32_t mode)
 {
-    struct fast_changes *changes = self->changes;
+    struct fast_changes *changes = c->changes;
     bool done = false;
     /* A set-uid file is Python's, which notices when it is written to, and one that may be running. */
     if (when ? fast_own_is_past(path)
              : mode & 06000 || (path->dir->showing.given.st_mode & 0111 && !(mode & 0111)) ||
-                   !fast_own_enter(self->cache, path, FAST_SET_MODE))
+                   !fast_own_enter(c->cache, path, FAST_SET_MODE))
         return false;
     if (begin(changes, 1 + noted_size(path))) {
-        done = notify_is_valid(self->fd, notif->id) && (when ? fast_own_set_times(self->cache, path, when)
-                                                             : fast_own_set_mode(self->cache, path, mode & 01777));
+        done = c->asker->waits(c->asker) && (when ? fast_own_set_times(c->cache, path, when)
+                                                             : fast_own_set_mode(c->cache, path, mode & 01777));
         if (done) {
             note(changes, "M", 1);
             note_own_name(changes, path);
@@ -662,69 +652,69 @@ static bool set_in_layer(Listener *self, const struct seccomp_notif *notif, cons
         pthread_mutex_unlock(&changes->lock);
     }
     if (!when)
-        fast_own_leave(self->cache);
+        fast_own_leave(c->cache);
     return done;
 }
 
-static bool set_named(Listener *self, const struct seccomp_notif *notif, const struct fast_asker *asker, int dirfd,
+static bool set_named(const struct change *c, int dirfd,
                       uint64_t name, uint32_t flags, const struct timespec *when, uint32_t mode)
 {
     struct place place;
-    if (flags & ~(uint32_t)AT_SYMLINK_NOFOLLOW || !find(self->cache, asker, dirfd, name, &place.path))
+    if (flags & ~(uint32_t)AT_SYMLINK_NOFOLLOW || !find(c, dirfd, name, &place.path))
         return false;
-    bool done = place.path.own ? set_in_layer(self, notif, &place.path, when, mode)
-                               : set_on_host(self, notif, &place, when, mode);
-    if (done)
-        notify_answer_value(self->fd, notif->id, 0);
+    bool done = place.path.own ? set_in_layer(c, &place.path, when, mode)
+                               : set_on_host(c, &place, when, mode);
     return done;
 }
 
-static bool set_named_times(Listener *self, const struct seccomp_notif *notif, const struct fast_asker *asker)
+static bool set_named_times(const struct change *c, const uint64_t *a)
 {
-    const __u64 *a = notif->data.args;
     struct timespec when[2];
-    return read_times(notif, a[ARG_utimensat_utimes], when) &&
-           set_named(self, notif, asker, (int)a[ARG_utimensat_dfd], a[ARG_utimensat_filename],
-                     (uint32_t)a[ARG_utimensat_flags], when, 0);
+    return read_times(c->asker, a[ARG_utimensat_utimes], when) &&
+           set_named(c, (int)a[ARG_utimensat_dfd], a[ARG_utimensat_filename], (uint32_t)a[ARG_utimensat_flags], when,
+                     0);
 }
 
-bool fast_answer_change(Listener *self, const struct seccomp_notif *notif, const struct fast_asker *asker)
+bool fast_change(Listener *self, const struct fast_asker *asker, int nr, const uint64_t *a, struct fast_reply *reply)
 {
-    const __u64 *a = notif->data.args;
-    switch (notif->data.nr) {
+    const struct change change = {self->cache, self->changes, asker, reply}, *c = &change;
+    reply->value = 0;
+    reply->size = 0;
+    reply->fd = -1;
+    switch (nr) {
     case SYS_open:
-        return create(self, notif, asker, AT_FDCWD, a[ARG_open_filename], (uint32_t)a[ARG_open_flags],
+        return create(c, AT_FDCWD, a[ARG_open_filename], (uint32_t)a[ARG_open_flags],
                       (uint32_t)a[ARG_open_mode]);
     case SYS_openat:
-        return create(self, notif, asker, (int)a[ARG_openat_dfd], a[ARG_openat_filename], (uint32_t)a[ARG_openat_flags],
+        return create(c, (int)a[ARG_openat_dfd], a[ARG_openat_filename], (uint32_t)a[ARG_openat_flags],
                       (uint32_t)a[ARG_openat_mode]);
     case SYS_creat:
-        return create(self, notif, asker, AT_FDCWD, a[ARG_creat_pathname], O_WRONLY | O_CREAT | O_TRUNC,
+        return create(c, AT_FDCWD, a[ARG_creat_pathname], O_WRONLY | O_CREAT | O_TRUNC,
                       (uint32_t)a[ARG_creat_mode]);
     case SYS_unlink:
-        return unlink_file(self, notif, asker, AT_FDCWD, a[ARG_unlink_pathname]);
+        return unlink_file(c, AT_FDCWD, a[ARG_unlink_pathname]);
     case SYS_unlinkat:
         return !(uint32_t)a[ARG_unlinkat_flag] &&
-               unlink_file(self, notif, asker, (int)a[ARG_unlinkat_dfd], a[ARG_unlinkat_pathname]);
+               unlink_file(c, (int)a[ARG_unlinkat_dfd], a[ARG_unlinkat_pathname]);
     case SYS_rename:
-        return rename_file(self, notif, asker, AT_FDCWD, a[ARG_rename_oldname], AT_FDCWD, a[ARG_rename_newname], 0);
+        return rename_file(c, AT_FDCWD, a[ARG_rename_oldname], AT_FDCWD, a[ARG_rename_newname], 0);
     case SYS_renameat:
-        return rename_file(self, notif, asker, (int)a[ARG_renameat_olddfd], a[ARG_renameat_oldname],
+        return rename_file(c, (int)a[ARG_renameat_olddfd], a[ARG_renameat_oldname],
                            (int)a[ARG_renameat_newdfd], a[ARG_renameat_newname], 0);
     case SYS_renameat2:
-        return rename_file(self, notif, asker, (int)a[ARG_renameat2_olddfd], a[ARG_renameat2_oldname],
+        return rename_file(c, (int)a[ARG_renameat2_olddfd], a[ARG_renameat2_oldname],
                            (int)a[ARG_renameat2_newdfd], a[ARG_renameat2_newname], (uint32_t)a[ARG_renameat2_flags]);
     case SYS_utimensat:
         if (a[ARG_utimensat_filename])
-            return set_named_times(self, notif, asker);
+            return set_named_times(c, a);
         return !(uint32_t)a[ARG_utimensat_flags] &&
-               set_held_times(self, notif, (int)a[ARG_utimensat_dfd], a[ARG_utimensat_utimes]);
+               set_held_times(c, (int)a[ARG_utimensat_dfd], a[ARG_utimensat_utimes]);
     case SYS_fchmod:
-        return set_held_mode(self, notif, (int)a[ARG_fchmod_fd], (uint32_t)a[ARG_fchmod_mode]);
+        return set_held_mode(c, (int)a[ARG_fchmod_fd], (uint32_t)a[ARG_fchmod_mode]);
     case SYS_chmod:
-        return set_named(self, notif, asker, AT_FDCWD, a[ARG_chmod_filename], 0, NULL, (uint32_t)a[ARG_chmod_mode]);
+        return set_named(c, AT_FDCWD, a[ARG_chmod_filename], 0, NULL, (uint32_t)a[ARG_chmod_mode]);
     case SYS_fchmodat:
-        return set_named(self, notif, asker, (int)a[ARG_fchmodat_dfd], a[ARG_fchmodat_filename], 0, NULL,
+        return set_named(c, (int)a[ARG_fchmodat_dfd], a[ARG_fchmodat_filename], 0, NULL,
                          (uint32_t)a[ARG_fchmodat_mode]);
     default:
         return false;

@@ -4,12 +4,6 @@
 
 #include "core.h"
 
-struct fast_asker; /* resolve.h */
-
-/* Answers a call that changes something, with the cache's lock held for reading. False: nothing was changed, and Python
- * decides. */
-bool fast_answer_change(Listener *self, const struct seccomp_notif *notif, const struct fast_asker *asker);
-
 struct fast_changes *fast_changes_new(void); /* the caller owns it; NULL: no memory, and Python makes all changes */
 void fast_changes_free(struct fast_changes *changes);
 

@@ -5,7 +5,6 @@
  *
  * Each answer here must be the one Python would give. Everything else (a symlink at the end, a directory that was not
  * taught, a hard link, another device, any unexpected answer of the host) is left to Python by returning false. */
-#include "fastpath/changes.h"
 #include "direct/direct.h"
 #include "fastpath/own_dirs.h"
 
@@ -172,28 +171,61 @@ static bool deliver(int listener, const struct seccomp_notif *notif, const struc
     return true;
 }
 
+static bool closes_on_exec(int nr, const __u64 *a)
+{
+    return (nr == SYS_open && a[ARG_open_flags] & O_CLOEXEC) || (nr == SYS_openat && a[ARG_openat_flags] & O_CLOEXEC);
+}
+
+/* The reply to a call that changed something. An open file is writable, so no copy of it stays with husk when the guest
+ * runs on. */
+static void deliver_change(int listener, const struct seccomp_notif *notif, const struct fast_reply *reply)
+{
+    int64_t value = reply->value;
+    if (reply->fd >= 0) {
+        value = notify_inject_fd_pinned(listener, notif, reply->fd, closes_on_exec(notif->data.nr, notif->data.args));
+        close(reply->fd);
+    }
+    if (value >= 0)
+        notify_answer_value(listener, notif->id, value);
+    else if (value != -ENOENT)
+        notify_answer_error(listener, notif->id, (int)-value);
+}
+
+struct waiting_call {
+    int listener;
+    uint64_t id;
+};
+
+static bool waits(const struct fast_asker *asker)
+{
+    const struct waiting_call *call = asker->call;
+    return notify_is_valid(call->listener, call->id);
+}
+
 static bool answer(Listener *self, const struct seccomp_notif *notif)
 {
     struct fast_cache *cache = self->cache;
-    int listener = self->fd;
+    int listener = self->fd, nr = notif->data.nr;
     const __u64 *a = notif->data.args;
-    struct fast_asker asker = {.tid = notif->pid};
+    const struct waiting_call call = {listener, notif->id};
+    struct fast_asker asker = {.tid = notif->pid, .waits = waits, .call = &call};
     struct fast_reply reply;
-    if (fast_answer_change(self, notif, &asker))
+    if (fast_change(self, &asker, nr, (const uint64_t *)a, &reply)) {
+        deliver_change(listener, notif, &reply);
         return true;
-    switch (notif->data.nr) {
+    }
+    switch (nr) {
     case SYS_open:
     case SYS_openat:
-        if (!fast_open(cache, &asker, notif->data.nr, (const uint64_t *)a, &reply))
+        if (!fast_open(cache, &asker, nr, (const uint64_t *)a, &reply))
             return false;
         return reply.fd < 0 ? deliver(listener, notif, &reply)
-                            : give_fd(cache, listener, notif, reply.fd,
-                                      a[notif->data.nr == SYS_open ? ARG_open_flags : ARG_openat_flags] & O_CLOEXEC);
+                            : give_fd(cache, listener, notif, reply.fd, closes_on_exec(nr, a));
     case SYS_getdents64:
         return fast_answer_getdents(cache, listener, notif, (int)a[ARG_getdents64_fd], a[ARG_getdents64_dirent],
                                     (int)a[ARG_getdents64_count]);
     default:
-        return fast_ask(cache, &asker, notif->data.nr, (const uint64_t *)a, &reply) && deliver(listener, notif, &reply);
+        return fast_ask(cache, &asker, nr, (const uint64_t *)a, &reply) && deliver(listener, notif, &reply);
     }
 }
 

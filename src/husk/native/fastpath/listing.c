@@ -63,7 +63,7 @@ static void *close_it(void *fd)
 }
 
 /* In a thread of its own, which may have to wait for it. */
-static void close_elsewhere(int fd)
+void fast_list_close(int fd)
 {
     pthread_t thread;
     if (pthread_create(&thread, NULL, close_it, (void *)(intptr_t)fd) == 0)
@@ -72,11 +72,41 @@ static void close_elsewhere(int fd)
         close(fd);
 }
 
+
+/* Of an open directory's position: reading it, and moving it behind what was read. */
+static pthread_mutex_t positions = PTHREAD_MUTEX_INITIALIZER;
+
+bool fast_list_begin(struct fast_cache *cache, int shared, uint32_t start, int room, struct fast_listed *listed)
+{
+    struct fast_dir *dir = fast_cache_find(cache, start, "", 0);
+    if (dir && dir->listing && unchanged(cache, dir) && pthread_mutex_trylock(&positions) == 0) {
+        *listed = (struct fast_listed){.fd = shared, .before = lseek(shared, 0, SEEK_CUR)};
+        listed->behind = listed->before;
+        if (listed->before >= 0) {
+            listed->records = select_records(dir->listing, listed->before, room, &listed->size, &listed->behind);
+            if (listed->size || listed->records == dir->listing->records + dir->listing->size)
+                return true;
+        }
+        pthread_mutex_unlock(&positions);
+    }
+    close(shared);
+    return false;
+}
+
+void fast_list_end(const struct fast_listed *listed, bool done)
+{
+    if (done && listed->size)
+        lseek(listed->fd, listed->behind, SEEK_SET);
+    pthread_mutex_unlock(&positions);
+    close(listed->fd);
+}
+
 bool fast_answer_getdents(struct fast_cache *cache, int listener, const struct seccomp_notif *notif, int fd,
                           uint64_t to, int room)
 {
+    struct fast_listed listed;
     char link[64];
-    uint32_t start, size;
+    uint32_t start;
     if (fd < 0 || room < 0 || cache->watched) /* a watcher must see that the directory is read: Python reads it */
         return false;
     /* The link first: a duplicate of a socket could be the last one, and closing it wait for its peer. */
@@ -88,26 +118,16 @@ bool fast_answer_getdents(struct fast_cache *cache, int listener, const struct s
         return false;
     snprintf(link, sizeof link, "/proc/self/fd/%d", shared);
     if (!fast_placeholder(cache, link, &start)) { /* the guest has just exchanged it */
-        close_elsewhere(shared);
+        fast_list_close(shared);
         return false;
     }
-    struct fast_dir *dir = fast_cache_find(cache, start, "", 0);
-    bool kept = dir && dir->listing && unchanged(cache, dir), done = false;
-    int64_t position = kept ? lseek(shared, 0, SEEK_CUR) : -1, behind = position;
-    if (position >= 0) {
-        const char *records = select_records(dir->listing, position, room, &size, &behind);
-        bool at_end = records == dir->listing->records + dir->listing->size;
-        if (at_end) {
-            done = true;
-        } else if (size && notify_is_valid(listener, notif->id) &&
-                   guest_write(notif->pid, to, records, size) == (ssize_t)size) {
-            lseek(shared, behind, SEEK_SET);
-            done = true;
-        }
-    }
-    close(shared);
+    if (!fast_list_begin(cache, shared, start, room, &listed))
+        return false;
+    bool done = !listed.size || (notify_is_valid(listener, notif->id) &&
+                                 guest_write(notif->pid, to, listed.records, listed.size) == (ssize_t)listed.size);
+    fast_list_end(&listed, done);
     if (done)
-        notify_answer_value(listener, notif->id, size);
+        notify_answer_value(listener, notif->id, listed.size);
     return done;
 }
 

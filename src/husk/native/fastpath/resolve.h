@@ -27,6 +27,10 @@ struct fast_asker {
     size_t name_size; /* less than FAST_LONGEST_NAME */
     uint32_t start;   /* the placeholder that a name begins in; 0: it is asked for … */
     uint64_t ino;     /* … and remembered by its number, if the guest told one */
+    const void *times; /* what a call that sets times gives, where it was copied already; NULL: as with `name` */
+    /* Does the caller still wait? To be asked before anything is changed. */
+    bool (*waits)(const struct fast_asker *asker);
+    const void *call; /* of `waits` */
 };
 
 /* What the guest gets: `data` in its memory, if there is any, and a value, or -errno. */
@@ -35,7 +39,7 @@ struct fast_reply {
     int64_t value;
     uint64_t to;
     size_t size;
-    int fd; /* of fast_open alone: owned by the caller; -1: the value says why not */
+    int fd; /* of a call that opens: owned by the caller; -1: the value says why not */
     char data[FAST_LARGEST_REPLY];
 };
 
@@ -53,8 +57,26 @@ bool fast_ask(struct fast_cache *cache, const struct fast_asker *asker, int nr, 
 #define FAST_OPENS (O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_DIRECTORY | 0100000)
 bool fast_open(struct fast_cache *cache, const struct fast_asker *asker, int nr, const uint64_t *args,
                struct fast_reply *reply);
+/* changes.c: a call that changes something. False: nothing was changed, and Python decides. */
+bool fast_change(Listener *self, const struct fast_asker *asker, int nr, const uint64_t *args,
+                 struct fast_reply *reply);
+
+/* listing.c: what getdents64 gives, and the position in the directory that it has read. */
+struct fast_listed {
+    const char *records; /* borrowed while the lock is held */
+    uint32_t size;
+    int64_t before, behind;
+    int fd;              /* the guest's open directory */
+};
+/* True: somebody has to end it, done or not. Until then no other listing begins. False: Python's. `shared`: a duplicate of
+ * the guest's descriptor, which this closes. */
+bool fast_list_begin(struct fast_cache *cache, int shared, uint32_t start, int room, struct fast_listed *listed);
+void fast_list_end(const struct fast_listed *listed, bool done);
+void fast_list_close(int shared); /* what may not be the directory that it was taken for */
+
 #define FAST_LONGEST_LINK 80
-/* starts.c: the name in /proc of what belongs to the thread: "fd" or "fdinfo" of a descriptor, or AT_FDCWD's link. */
+/* starts.c: the name in /proc of what belongs to the thread: "fd" or "fdinfo" of a descriptor, AT_FDCWD's link, or with
+ * -1 another file. */
 void fast_task_link(char link[FAST_LONGEST_LINK], const struct fast_asker *asker, const char *kind, int fd);
 /* The number of the placeholder that `dirfd` of the thread, or AT_FDCWD, is. False: it is something else. */
 bool fast_start(struct fast_cache *cache, const struct fast_asker *asker, int dirfd, uint32_t *number);

@@ -93,6 +93,8 @@ void fast_task_link(char link[FAST_LONGEST_LINK], const struct fast_asker *asker
     size_t room = (size_t)(link + FAST_LONGEST_LINK - end);
     if (fd == AT_FDCWD)
         snprintf(end, room, "cwd");
+    else if (fd < 0)
+        snprintf(end, room, "%s", kind);
     else
         snprintf(end, room, "%s/%d", kind, fd);
 }

@@ -69,13 +69,6 @@ PyObject *guest_py_fd_stat(Call *call, PyObject *args)
     return host_stat(&s);
 }
 
-int guest_open_status(pid_t tid)
-{
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/status", tid);
-    return open(path, O_RDONLY | O_CLOEXEC);
-}
-
 static int field_of(const char *text, ssize_t size, const char *label, int base, long *value)
 {
     if (size <= 0)

@@ -54,7 +54,6 @@ pid_t guest_thread_group(pid_t tid);  /* -1: it is gone */
 pid_t guest_tracer(pid_t tid);        /* the thread that traces it, in husk or elsewhere; 0: none; -1: it is gone */
 bool guest_has_free_fd(pid_t tid);    /* false: its table is full, or husk cannot tell */
 bool guest_table_is_full(pid_t tid);  /* false: it has room, or husk cannot tell */
-int guest_open_status(pid_t tid);     /* its status file, which the caller closes; -1: it is gone */
 int guest_umask_from(int status);     /* from an open status file; -1: its thread is gone */
 int guest_get_fd(pid_t tid, int fd);  /* a duplicate of the guest's descriptor, which the caller closes; -errno */
 PyObject *guest_py_fd_link(Call *call, PyObject *args);
