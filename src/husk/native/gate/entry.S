@@ -22,9 +22,14 @@
 #define O_CLOEXEC 0x80000
 #define MSG_DONTWAIT 0x40
 #define CLOSES_ON_EXEC 11         /* MSG_CMSG_CLOEXEC is O_CLOEXEC shifted by this */
+#define O_CREAT 0x40
 #define NR_CLOSE 3
 #define NR_FSTAT 5
+#define NR_LSEEK 8
 #define NR_RT_SIGPROCMASK 14
+#define NR_FUTEX 202
+#define FUTEX_WAKE_OP_PRIVATE (5 | 128)
+#define FUTEX_ADD_0 0x10000abc    /* FUTEX_OP_ADD of 0; were it 0xabc before, a waiter there would wake up */
 #define NR_SCHED_YIELD 24
 #define NR_RECVMSG 47
 #define NR_GETTID 186
@@ -87,9 +92,14 @@ gate_code:
         cmpw    $GATE_DESCRIPTOR, GATE_DATA_SIZE(%r11)
         jne     named
         movzbl  GATE_DATA_OUT(%r11), %eax
-        testl   $~GATE_OPENS, SAVED_ARGS(%rbx, %rax, 8)
+        mov     SAVED_ARGS(%rbx, %rax, 8), %eax
+        testl   $~(GATE_OPENS | GATE_CREATES), %eax
         jnz     give_up
-        cmpq    $0, AT(GATE_CHANNEL_INO)
+        testl   $GATE_CREATES, %eax
+        jz      1f
+        testl   $O_CREAT, %eax
+        jz      give_up
+1:      cmpq    $0, AT(GATE_CHANNEL_INO)
         je      give_up
         lea     -ROOM(%rsp), %rsp
         mov     $NR_FSTAT, %edi
@@ -108,9 +118,21 @@ gate_code:
         jne     give_up
         mov     GATE_SAVED_DATA(%rbx), %r11
 
-named:  movzbl  GATE_DATA_NAME(%r11), %eax
+named:  xor     %eax, %eax
+        mov     %rax, GATE_SAVED_GUESS(%rbx) /* and GATE_SAVED_TRIED */
+        mov     %rax, GATE_SAVED_REQUEST + GATE_REQUEST_DEV(%rbx)
+        mov     %rax, GATE_SAVED_REQUEST + GATE_REQUEST_INO(%rbx)
+        mov     %rax, GATE_SAVED_REQUEST + GATE_REQUEST_SIZE(%rbx)
+        mov     %rax, GATE_SAVED_REQUEST + GATE_REQUEST_NAME(%rbx)
+        cmpb    $GATE_NO_NAME, GATE_DATA_NAME(%r11)
+        je      nameless
+        movzbl  GATE_DATA_NAME(%r11), %eax
         mov     SAVED_ARGS(%rbx, %rax, 8), %rsi
-
+        test    %rsi, %rsi              /* utimensat: of the descriptor itself. Else it cannot be read */
+        jnz     1f
+        cmpw    $GATE_TIMES, GATE_DATA_SIZE(%r11)
+        je      thread
+1:
         /*
          * A name that cannot be read must give EFAULT, not a fault. The host reads eight bytes of it before it finds
          * that -1 is no operation. The page of the stack that the caller runs on needs no try.
@@ -151,54 +173,96 @@ copy:   lea     GATE_SAVED_REQUEST + GATE_REQUEST_NAME(%rbx), %rdi
         /*
          * Only a name that begins in a directory of the thread's needs to say which thread, or which directory: the
          * host says that quicker to us than to husk, where the filter allows it (direct names). Then the thread is said
-         * only if husk asks for it.
+         * only if husk asks for it, or if the call makes a file: that has its maker's umask.
          */
-        xor     %eax, %eax
-        mov     %rax, GATE_SAVED_REQUEST + GATE_REQUEST_DEV(%rbx)
-        mov     %rax, GATE_SAVED_REQUEST + GATE_REQUEST_INO(%rbx)
-        cmpb    $'/', (%rdi)
-        je      5f
         mov     GATE_SAVED_DATA(%rbx), %r11
+        cmpb    $'/', (%rdi)
+        je      whose
         test    %edx, %edx              /* an empty name: the descriptor itself is meant, mostly a file */
         jz      thread
         cmpq    $0, GATE_DATA_NAMES(%r11)
         je      thread
-        lea     -ROOM(%rsp), %rsp
+        mov     $AT_FDCWD, %rcx
         cmpb    $0, GATE_DATA_NAME(%r11)
-        je      cwd
-        movslq  SAVED_ARGS(%rbx), %rsi
-        cmp     $AT_FDCWD, %esi
-        je      cwd
-        mov     $NR_FSTAT, %edi
-        mov     %rsp, %rdx
-        jmp     ask
-cwd:    movl    $'.', STAT_BYTES(%rsp)
-        mov     $NR_NEWFSTATAT, %edi
-        mov     $AT_FDCWD, %rsi
-        lea     STAT_BYTES(%rsp), %rdx
-        mov     %rsp, %rcx
-        xor     %r8d, %r8d
-ask:    movabs  $(HUSK_RESIDENT + HUSK_RESIDENT_DIRECT), %rax
-        call    *%rax
-        test    %eax, %eax
-        jnz     said
-        mov     (%rsp), %rax            /* st_dev and st_ino */
-        mov     %rax, GATE_SAVED_REQUEST + GATE_REQUEST_DEV(%rbx)
-        mov     8(%rsp), %rax
-        mov     %rax, GATE_SAVED_REQUEST + GATE_REQUEST_INO(%rbx)
+        je      1f
+        movslq  SAVED_ARGS(%rbx), %rcx
+
+        /*
+         * A question with a buffer may take the descriptor for what it was the last time: whether that is right we ask
+         * the host while husk looks for the name.
+         */
+1:      movzwl  GATE_DATA_SIZE(%r11), %eax
+        dec     %eax
+        cmp     $GATE_TIMES - 2, %eax
+        ja      sure
+        cmp     %rcx, GATE_SAVED_FD(%rbx)
+        jne     sure
+        mov     GATE_SAVED_DEV(%rbx), %rcx
+        mov     GATE_SAVED_INO(%rbx), %rdx
+        test    %rdx, %rdx
+        jz      sure
+        movl    $1, GATE_SAVED_GUESS(%rbx)
+        jmp     told
+sure:   movslq  %ecx, %rcx
+        mov     %rcx, GATE_SAVED_FD(%rbx)
+        movq    $0, GATE_SAVED_INO(%rbx)
+place:  lea     -ROOM(%rsp), %rsp
+        call    where
         lea     ROOM(%rsp), %rsp
+        test    %eax, %eax
+        jnz     thread
+        mov     %rcx, GATE_SAVED_DEV(%rbx)
+        mov     %rdx, GATE_SAVED_INO(%rbx)
+told:   mov     %rcx, GATE_SAVED_REQUEST + GATE_REQUEST_DEV(%rbx)
+        mov     %rdx, GATE_SAVED_REQUEST + GATE_REQUEST_INO(%rbx)
+        mov     GATE_SAVED_DATA(%rbx), %r11
+whose:  movzwl  GATE_DATA_SIZE(%r11), %ecx
+        cmp     $GATE_LISTING, %ecx
+        je      thread
         xor     %eax, %eax
-        jmp     5f
-said:   lea     ROOM(%rsp), %rsp
+        cmp     $GATE_DESCRIPTOR, %ecx
+        jne     5f
+        movzbl  GATE_DATA_OUT(%r11), %ecx
+        testl   $O_CREAT, SAVED_ARGS(%rbx, %rcx, 8)
+        jz      5f
 thread: mov     $NR_GETTID, %eax
         syscall
 5:      mov     %rax, GATE_SAVED_REQUEST + GATE_REQUEST_TID(%rbx)
 
-        /* Into the slot, word by word, with their sum. */
+        /* rcx: how many words there are. Times come behind the name, if they can be read. */
         mov     GATE_SAVED_REQUEST + GATE_REQUEST_SIZE(%rbx), %ecx
         shr     $3, %ecx
         add     $GATE_REQUEST_WORDS + 1, %ecx
-        movabs  $GATE_SUM_FACTOR, %rdi
+        mov     GATE_SAVED_DATA(%rbx), %r11
+        cmpw    $GATE_TIMES, GATE_DATA_SIZE(%r11)
+        jne     sum
+        mov     SAVED_ARGS + 16(%rbx), %rsi
+        test    %rsi, %rsi
+        jz      sum
+        mov     %rsi, %r8
+        mov     %ecx, %r9d
+4:      mov     $NR_RT_SIGPROCMASK, %eax
+        mov     $-1, %edi
+        xor     %edx, %edx
+        mov     $8, %r10d
+        syscall
+        cmp     $-EINVAL, %rax
+        jne     give_up
+        lea     GATE_TIMES_BYTES - 8(%r8), %rax
+        cmp     %rax, %rsi
+        mov     %rax, %rsi
+        jne     4b
+        xor     %edx, %edx
+        lea     GATE_SAVED_REQUEST(%rbx, %r9, 8), %rdi
+4:      mov     (%r8, %rdx), %rax
+        mov     %rax, (%rdi, %rdx)
+        add     $8, %edx
+        cmp     $GATE_TIMES_BYTES, %edx
+        jb      4b
+        lea     GATE_TIMES_BYTES / 8(%r9), %ecx
+
+        /* Into the slot, word by word, with their sum. */
+sum:    movabs  $GATE_SUM_FACTOR, %rdi
         xor     %r8d, %r8d
         xor     %edx, %edx
 6:      mov     GATE_SAVED_REQUEST(%rbx, %rdx, 8), %rax
@@ -219,6 +283,57 @@ thread: mov     $NR_GETTID, %eax
         lea     GATE_POSTED(%rdi), %eax
         mov     %eax, GATE_SLOT_STATE(%r12)
 
+        /* Meanwhile: was the guess right? */
+        cmpl    $0, GATE_SAVED_GUESS(%rbx)
+        je      2f
+        lea     -ROOM(%rsp), %rsp
+        call    where
+        lea     ROOM(%rsp), %rsp
+        cmp     %rcx, GATE_SAVED_DEV(%rbx)
+        jne     wrong
+        cmp     %rdx, GATE_SAVED_INO(%rbx)
+        jne     wrong
+        test    %eax, %eax
+        jnz     wrong
+
+        /*
+         * And can a buffer of known size be written? Its first and last word are given to an atomic addition of 0, which
+         * leaves them as they are: the answer may be that there is nothing to write. Nobody waits for the word of ours
+         * that this wakes. On the page of the caller's stack there is nothing to try, as with the name above.
+         */
+2:      mov     GATE_SAVED_DATA(%rbx), %r11
+        movzwl  GATE_DATA_SIZE(%r11), %ecx
+        lea     -1(%rcx), %eax
+        cmp     $GATE_TIMES - 2, %eax
+        ja      posted
+        movzbl  GATE_DATA_OUT(%r11), %eax
+        mov     SAVED_ARGS(%rbx, %rax, 8), %r8
+        lea     -1(%r8, %rcx), %r10     /* its last byte; to the host the number of waiters to wake */
+        mov     %r8, %rax
+        xor     %rsp, %rax
+        mov     %r10, %rcx
+        xor     %rsp, %rcx
+        or      %rcx, %rax
+        shr     $12, %rax
+        jz      4f
+        and     $-4, %r8
+        and     $-4, %r10
+        lea     GATE_SAVED_TRIED(%rbx), %rdi
+        mov     $FUTEX_WAKE_OP_PRIVATE, %esi
+        xor     %edx, %edx
+        mov     $FUTEX_ADD_0, %r9d
+3:      mov     $NR_FUTEX, %eax
+        syscall
+        test    %rax, %rax
+        js      posted
+        mov     %r8, %rax
+        xor     %r10, %rax
+        mov     %r10, %r8
+        shr     $12, %rax
+        jnz     3b
+4:      movl    $1, GATE_SAVED_TRIED(%rbx)
+
+posted: mov     GATE_SAVED_TURN(%rbx), %edi
         mov     $GATE_SPINS, %ecx
 wait:   cmp     %edi, GATE_SLOT_ANSWERED(%r12)
         je      done
@@ -254,6 +369,8 @@ done:   mov     GATE_SLOT_SUM(%r12), %rax
         jne     6f
         cmp     $GATE_DESCRIPTOR, %eax
         je      receive
+        cmp     $GATE_LISTING, %eax
+        je      list
         jmp     7f
 6:      cmp     $GATE_WHO, %r8
         je      who
@@ -263,32 +380,27 @@ done:   mov     GATE_SLOT_SUM(%r12), %rax
         cmp     $(GATE_LARGEST_DATA - 8), %rax
         ja      give_up
 7:
-
-        /* Can the buffer be written? The host puts the signal mask there, at both ends if they are on two pages. */
         movzbl  GATE_DATA_OUT(%r11), %eax
         mov     SAVED_ARGS(%rbx, %rax, 8), %r9
+        cmpl    $0, GATE_SAVED_TRIED(%rbx)
+        jne     write
+
+        /* Can the buffer be written? The host puts the signal mask there, at both ends if they are on two pages. */
         lea     -8(%r9, %r8), %rdx
-8:      mov     %rdx, %rax
-        xor     %rsp, %rax
-        shr     $12, %rax
-        jnz     try
-        lea     7(%rdx), %rax
-        xor     %rsp, %rax
-        shr     $12, %rax
-        jz      tried                   /* on the page of the caller's stack, as the name above */
-try:    mov     $NR_RT_SIGPROCMASK, %eax
+8:      mov     $NR_RT_SIGPROCMASK, %eax
         xor     %edi, %edi
         xor     %esi, %esi
         mov     $8, %r10d
         syscall
         test    %rax, %rax
         jnz     fault
-tried:  mov     %rdx, %rax
+        mov     %rdx, %rax
         xor     %r9, %rax
         mov     %r9, %rdx
         shr     $12, %rax
         jnz     8b
 
+write:
         /* Words, and what is left as the last eight bytes. */
         mov     $8, %edx
 9:      mov     GATE_SLOT_DATA - 8(%r12, %rdx), %rax
@@ -307,6 +419,89 @@ opened: mov     GATE_SAVED_VALUE(%rbx), %rax
         mov     GATE_DATA_BACK(%r11), %r11
         add     $2, %r11
         jmp     leave
+
+        /*
+         * husk has moved the directory's position behind the records. Each page of the buffer is tried, and the end,
+         * before they are copied; no record is smaller than 24 bytes. A buffer that cannot be written: the position goes
+         * back, and the ordinary call says so.
+         */
+list:   mov     GATE_SAVED_VALUE(%rbx), %r8
+        test    %r8, %r8
+        jz      listed
+        cmp     $GATE_LISTING_BYTES, %r8
+        ja      give_up
+        movzbl  GATE_DATA_OUT(%r11), %eax
+        mov     SAVED_ARGS(%rbx, %rax, 8), %r9
+        mov     %r9, %rdx
+        xor     %edi, %edi
+        xor     %esi, %esi
+        mov     $8, %r10d
+1:      mov     $NR_RT_SIGPROCMASK, %eax
+        syscall
+        test    %rax, %rax
+        jnz     unread
+        lea     -8(%r9, %r8), %rax
+        cmp     %rax, %rdx
+        je      2f
+        and     $-GATE_PAGE, %rdx
+        add     $GATE_PAGE, %rdx
+        cmp     %rax, %rdx
+        cmova   %rax, %rdx
+        jmp     1b
+2:      lea     AT(GATE_LISTING_AT), %rsi
+        mov     %r9, %rdi
+        mov     %r8, %rcx
+        rep movsb
+listed: mov     GATE_SAVED_TURN(%rbx), %eax
+        mov     %eax, GATE_SLOT_STATE(%r12) /* the next listing may come */
+        jmp     believe
+unread: mov     GATE_SLOT_DATA(%r12), %rsi
+        mov     GATE_SAVED_TURN(%rbx), %eax
+        mov     %eax, GATE_SLOT_STATE(%r12)
+        mov     SAVED_ARGS(%rbx), %rdi
+        xor     %edx, %edx
+        mov     $NR_LSEEK, %eax
+        syscall
+        jmp     give_up
+
+        /* An open directory, and who has it. */
+nameless:
+        cmpw    $GATE_LISTING, GATE_DATA_SIZE(%r11)
+        jne     thread
+        cmpq    $0, GATE_DATA_NAMES(%r11)
+        je      give_up
+        movslq  SAVED_ARGS(%rbx), %rcx
+        jmp     sure
+
+        /*
+         * Which directory the first argument is, or the working directory: its device in rcx, its inode in rdx, 0 in
+         * eax. Called with ROOM on the stack.
+         */
+where:  mov     GATE_SAVED_DATA(%rbx), %r11
+        cmpb    $0, GATE_DATA_NAME(%r11)
+        je      1f
+        movslq  SAVED_ARGS(%rbx), %rsi
+        cmp     $AT_FDCWD, %esi
+        je      1f
+        mov     $NR_FSTAT, %edi
+        lea     8(%rsp), %rdx
+        jmp     2f
+1:      movl    $'.', 8 + STAT_BYTES(%rsp)
+        mov     $NR_NEWFSTATAT, %edi
+        mov     $AT_FDCWD, %rsi
+        lea     8 + STAT_BYTES(%rsp), %rdx
+        lea     8(%rsp), %rcx
+        xor     %r8d, %r8d
+2:      movabs  $(HUSK_RESIDENT + HUSK_RESIDENT_DIRECT), %rax
+        call    *%rax
+        mov     8(%rsp), %rcx           /* st_dev and st_ino */
+        mov     16(%rsp), %rdx
+        ret
+
+wrong:  movq    $0, GATE_SAVED_INO(%rbx)
+        mov     GATE_SAVED_TURN(%rbx), %eax
+        mov     %eax, GATE_SLOT_STATE(%r12)
+        jmp     give_up
 
 who:    cmpq    $0, GATE_SAVED_REQUEST + GATE_REQUEST_TID(%rbx)
         je      thread

@@ -35,7 +35,9 @@ struct gate_process {
     uint64_t sites[GATE_MOST_STUBS]; /* of the stubs: where their `syscall` instructions are */
     bool polled;          /* by the poller, which alone changes it; `awake` says so to the guest */
     unsigned declined;    /* in a row */
-    uint32_t seen[GATE_SLOT_COUNT]; /* of each slot: the state that was looked at last. The poller's */
+    uint32_t seen[GATE_SLOT_COUNT]; /* of each slot: the state that was looked at last. The poller's; so are … */
+    unsigned lister;      /* … the slot whose listing is in the pages … */
+    uint32_t listed;      /* … and its turn */
     /* Threads as the guest numbers them, in its pid namespace, and as husk does. The poller's. */
     struct gate_thread { pid_t inside, outside; } threads[GATE_MOST_THREADS];
     unsigned next_thread;
@@ -74,6 +76,7 @@ struct gate_keeper {
     unsigned library_count;
     bool knows_sigaction; /* one of them is rt_sigaction's */
     unsigned asked, pause; /* calls since the poller slept; how many have to come before it is woken */
+    unsigned odd_listings; /* asked for of what is no directory of the box. The poller's */
     atomic_ulong answered; /* requests that the poller answered */
     atomic_long processor_ns; /* the poller's processor time */
 };
@@ -94,7 +97,10 @@ PyObject *gate_py_use(Listener *self, PyObject *noargs);
 struct gate_call { int nr; uint8_t name, out; uint16_t size; }; /* as in a stub */
 const struct gate_call *gate_call(int nr);
 bool gate_may_lead(int nr); /* has it a stub of some kind? */
-bool gate_is_open_call(const struct gate_call *call); /* only processes with direct names can make it through a gate */
+bool gate_is_open_call(const struct gate_call *call);
+bool gate_is_listing(const struct gate_call *call);
+bool gate_needs_direct(const struct gate_call *call); /* only processes with direct names can make it through a gate */
+bool gate_is_change(const struct gate_call *call, const uint64_t args[6]); /* of what there is, not of a position alone */
 
 /* install.c */
 /* What lies around the call site of a notification. */

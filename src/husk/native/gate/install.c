@@ -199,7 +199,7 @@ static uint64_t make_stub(struct gate_process *gate, int nr, uint64_t site)
     uint8_t stub[GATE_STUB_BYTES] = {0};
     const uint8_t *code = nr == SYS_rt_sigaction ? away : gate->names_entry ? to_names : to_gate;
     const struct gate_call *call = gate_call(nr);
-    if (code == to_gate && (!call || gate_is_open_call(call)))
+    if (code == to_gate && (!call || gate_needs_direct(call)))
         return 0; /* nothing answers it */
     if (call) {
         int32_t to_entry = -(int32_t)(at + 12);

@@ -6,6 +6,7 @@
 #include "remote/remote.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -30,7 +31,10 @@ static const struct gate_call CALLS[] = {
     {SYS_access, 0, 0, 0},                       {SYS_faccessat, 1, 0, 0},
     {SYS_faccessat2, 1, 0, 0},                   {SYS_readlink, 0, 1, GATE_ANY_SIZE},
     {SYS_readlinkat, 1, 2, GATE_ANY_SIZE},       {SYS_open, 0, 1, GATE_DESCRIPTOR},
-    {SYS_openat, 1, 2, GATE_DESCRIPTOR},
+    {SYS_openat, 1, 2, GATE_DESCRIPTOR},         {SYS_getdents64, GATE_NO_NAME, 1, GATE_LISTING},
+    {SYS_unlink, 0, 0, 0},                       {SYS_unlinkat, 1, 0, 0},
+    {SYS_utimensat, 1, 0, GATE_TIMES},           {SYS_fchmod, GATE_NO_NAME, 0, 0},
+    {SYS_chmod, 0, 0, 0},                        {SYS_fchmodat, 1, 0, 0},
 };
 
 const struct gate_call *gate_call(int nr)
@@ -44,6 +48,33 @@ const struct gate_call *gate_call(int nr)
 bool gate_is_open_call(const struct gate_call *call)
 {
     return call && call->size == GATE_DESCRIPTOR;
+}
+
+bool gate_is_listing(const struct gate_call *call)
+{
+    return call && call->size == GATE_LISTING;
+}
+
+bool gate_needs_direct(const struct gate_call *call)
+{
+    return gate_is_open_call(call) || gate_is_listing(call);
+}
+
+bool gate_is_change(const struct gate_call *call, const uint64_t args[6])
+{
+    if (gate_is_open_call(call))
+        return args[call->out] & O_CREAT;
+    switch (call->nr) {
+    case SYS_unlink:
+    case SYS_unlinkat:
+    case SYS_utimensat:
+    case SYS_fchmod:
+    case SYS_chmod:
+    case SYS_fchmodat:
+        return true;
+    default:
+        return false;
+    }
 }
 
 bool gate_may_lead(int nr)
@@ -284,7 +315,7 @@ bool gate_notified(struct gate_keeper *keeper, const struct seccomp_notif *notif
 {
     int nr = notif->data.nr;
     bool direct = keeper && fast_direct_is_open(keeper->listener->cache);
-    bool opens = gate_is_open_call(gate_call(nr)), asks = gate_call(nr) && (!opens || direct);
+    bool led_only = gate_needs_direct(gate_call(nr)), asks = gate_call(nr) && (!led_only || direct);
     if (direct && !atomic_load(&keeper->closed) && is_worth_leading(keeper, notif))
         fast_direct_leads(keeper->listener->cache, notif->pid);
     if (!keeper || atomic_load(&keeper->closed) || (asks && keeper->lone && !direct) ||
@@ -317,7 +348,7 @@ bool gate_notified(struct gate_keeper *keeper, const struct seccomp_notif *notif
     struct gate_view view = {.sigaction = counter->sigaction};
     if (!gate_look(keeper, notif, &view))
         return false;
-    if (opens && !view.led)
+    if (led_only && !view.led)
         return false;
     if (direct && !view.led)
         fast_direct_leads(keeper->listener->cache, notif->pid);

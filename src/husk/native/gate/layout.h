@@ -8,6 +8,7 @@
  *   page 2, 3  rw-  what the code has to remember, a part for each slot. Private: fork copies it
  *   page 4     rw-  one word: husk polls. Shared with husk
  *   page 5-8   rw-  the slots. Shared with husk
+ *   page 9-16  rw-  a listing. Shared with husk
  *
  * All of it belongs to the guest, which may write anything anywhere at any time.
  */
@@ -25,7 +26,9 @@
 #define GATE_SHARED 0x4000
 #define GATE_AWAKE 0x4000
 #define GATE_SLOTS 0x5000
-#define GATE_BYTES 0x9000
+#define GATE_LISTING_AT 0x9000 /* what getdents64 gives; one at a time */
+#define GATE_LISTING_BYTES 0x8000
+#define GATE_BYTES 0x11000
 
 /* A number that programs do not come to by themselves. As in abi/numbers.py. */
 #define GATE_CHANNEL 1024
@@ -40,9 +43,9 @@
 #define GATE_DATA 16
 #define GATE_DATA_BACK 0       /* u64: the address of the site's `syscall` instruction */
 #define GATE_DATA_NR 8         /* u32 */
-#define GATE_DATA_NAME 12      /* u8: which argument is the name */
+#define GATE_DATA_NAME 12      /* u8: which argument is the name; GATE_NO_NAME: it is about a descriptor */
 #define GATE_DATA_OUT 13       /* u8: which argument is the buffer; or the flags, of a call that opens */
-#define GATE_DATA_SIZE 14      /* u16: how many bytes the buffer gets; 0: there is none; or one of the two below */
+#define GATE_DATA_SIZE 14      /* u16: how many bytes the buffer gets; 0: there is none; or one of those below */
 
 #define GATE_DATA_NEXT 16      /* u64: of a call with a direct name that is not answered there; 0: the site itself */
 #define GATE_DATA_NAMES 24     /* u64: where direct names are answered */
@@ -54,7 +57,11 @@
 
 #define GATE_ANY_SIZE 0xfffe   /* eight bytes or more: a symbolic link */
 #define GATE_DESCRIPTOR 0xfffd /* the call opens: a descriptor comes through the channel */
-#define GATE_OPENS 02704400    /* flags of such a call that husk answers; as FAST_OPENS */
+#define GATE_LISTING 0xfffb    /* the records of a directory */
+#define GATE_TIMES 0xfffa      /* none; the third argument has times */
+#define GATE_NO_NAME 0xff
+#define GATE_OPENS 02704400    /* flags of a call that opens for reading, as FAST_OPENS; … */
+#define GATE_CREATES 03303     /* … and what calls with O_CREAT may have besides */
 
 /* A request: 64-bit words, so that both sides can sum them up. */
 #define GATE_REQUEST_NR 0
@@ -65,7 +72,8 @@
 #define GATE_REQUEST_SIZE 80   /* of the name, without its NUL */
 #define GATE_REQUEST_NAME 88   /* padded with NULs to whole words */
 #define GATE_REQUEST_WORDS 11  /* before the name */
-#define GATE_REQUEST_BYTES (GATE_REQUEST_NAME + GATE_LONGEST_NAME + 9)
+#define GATE_TIMES_BYTES 32    /* behind the name, if the call has times */
+#define GATE_REQUEST_BYTES (GATE_REQUEST_NAME + GATE_LONGEST_NAME + 9 + GATE_TIMES_BYTES)
 
 /* What the code remembers of a slot. */
 #define GATE_SAVED_LOCK 0      /* u32 */
@@ -76,6 +84,11 @@
 #define GATE_SAVED_SUM 32
 #define GATE_SAVED_VALUE 40
 #define GATE_SAVED_REQUEST 48
+#define GATE_SAVED_FD 440      /* u64: the descriptor, or AT_FDCWD, that was looked at last, … */
+#define GATE_SAVED_DEV 448     /* … and which directory it was … */
+#define GATE_SAVED_INO 456     /* … then. 0: none */
+#define GATE_SAVED_GUESS 464   /* u32: the request takes it for that one */
+#define GATE_SAVED_TRIED 468   /* u32: the buffer can be written */
 
 /*
  * A slot. Its state is the turn of the request and one of the three below. The guest writes it, and husk only where it
@@ -86,9 +99,9 @@
 #define GATE_SLOT_REQUEST 8
 #define GATE_SLOT_ANSWERED 512 /* u32, atomic: the turn of the request that was answered last */
 #define GATE_SLOT_VALUE 520
-#define GATE_SLOT_SIZE 528     /* u64: of the data; GATE_DESCRIPTOR; or one of the two below */
+#define GATE_SLOT_SIZE 528     /* u64: of the data; GATE_DESCRIPTOR; GATE_LISTING; or one of the two below */
 #define GATE_SLOT_SUM 536      /* of the request that husk answered */
-#define GATE_SLOT_DATA 544
+#define GATE_SLOT_DATA 544     /* of a listing: where the directory was read from */
 
 #define GATE_WITHDRAWN 0
 #define GATE_POSTED 1

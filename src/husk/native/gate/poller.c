@@ -27,6 +27,7 @@
 #define USEFUL_NS 20000      /* of polling for each request: then it is worth more than what others do meanwhile */
 #define WORTHWHILE 16        /* requests for which it was worth waking up */
 #define LOOKS 16             /* before it looks at the clock, and whether gates came or went */
+#define MOST_ODD 8           /* guesses of a guest; then it gets no listings */
 #define MOST_DECLINED 256    /* in a row, before a gate is left asleep until the poller wakes up again */
 
 static uint32_t *word(struct gate_process *gate, unsigned at)
@@ -51,6 +52,32 @@ static uint64_t field(const struct request *request, unsigned at)
     return request->words[at / 8];
 }
 
+static const uint64_t *arguments(const struct request *request)
+{
+    return &request->words[GATE_REQUEST_ARGS / 8];
+}
+
+/* The call that it makes. NULL: one that has no gate. */
+static const struct gate_call *call_of(const struct request *request)
+{
+    const struct gate_call *call = gate_call((int)field(request, GATE_REQUEST_NR));
+    return call && field(request, GATE_REQUEST_NR) == (uint64_t)call->nr ? call : NULL;
+}
+
+/* How many words the name takes, with its NUL. */
+static unsigned name_words(const struct request *request)
+{
+    return (unsigned)field(request, GATE_REQUEST_SIZE) / 8 + 1;
+}
+
+/* The times that the call sets, behind the name. NULL: it has none. */
+static const uint64_t *times_of(const struct request *request)
+{
+    const struct gate_call *call = call_of(request);
+    return call && call->size == GATE_TIMES && arguments(request)[2] ? &request->words[GATE_REQUEST_WORDS +
+                                                                                   name_words(request)] : NULL;
+}
+
 /* Copy it, once. False: it is none. */
 static bool copy_request(const uint8_t *slot, struct request *request, uint64_t *sum)
 {
@@ -62,10 +89,9 @@ static bool copy_request(const uint8_t *slot, struct request *request, uint64_t 
         *sum = (*sum ^ request->words[i]) * GATE_SUM_FACTOR;
         *sum ^= *sum >> GATE_SUM_SHIFT;
         if (i == GATE_REQUEST_WORDS - 1) {
-            uint64_t size = field(request, GATE_REQUEST_SIZE);
-            if (size > GATE_LONGEST_NAME)
+            if (field(request, GATE_REQUEST_SIZE) > GATE_LONGEST_NAME)
                 return false;
-            count += (unsigned)size / 8 + 1;
+            count += name_words(request) + (times_of(request) ? GATE_TIMES_BYTES / 8 : 0);
         }
     }
     const char *name = (const char *)request->words + GATE_REQUEST_NAME;
@@ -114,15 +140,24 @@ static pid_t find_thread(struct gate_process *gate, pid_t inside)
     return found;
 }
 
-/* Where the name begins. False: no thread of the process has that number, or the guest has not said which it is. */
-static bool begin(struct fast_cache *cache, struct gate_process *gate, const struct request *request,
-                  struct fast_asker *asker)
+/* Is it about what belongs to the thread: a descriptor, or the umask of a new file? */
+static bool is_of_thread(const struct gate_call *call, const uint64_t args[6])
 {
-    if (*asker->name == '/')
-        return true;
-    asker->ino = field(request, GATE_REQUEST_INO);
-    asker->start = fast_start_told(cache, field(request, GATE_REQUEST_DEV), asker->ino);
-    if (asker->start && *asker->name)
+    return call->name == GATE_NO_NAME || (call->size == GATE_TIMES && !args[call->name]) ||
+           (gate_is_open_call(call) && gate_is_change(call, args));
+}
+
+/* Where the name begins, and who asks. False: no thread of the process has that number, or the guest has not said which
+ * it is. */
+static bool begin(struct fast_cache *cache, struct gate_process *gate, const struct request *request,
+                  const struct gate_call *call, struct fast_asker *asker)
+{
+    bool absolute = *asker->name == '/';
+    if (!absolute) {
+        asker->ino = field(request, GATE_REQUEST_INO);
+        asker->start = fast_start_told(cache, field(request, GATE_REQUEST_DEV), asker->ino);
+    }
+    if ((absolute || (asker->start && *asker->name)) && !is_of_thread(call, arguments(request)))
         return true;
     pid_t inside = (pid_t)(field(request, GATE_REQUEST_TID) & INT_MAX);
     asker->tid = inside ? find_thread(gate, inside) : 0;
@@ -143,27 +178,86 @@ static bool ask(struct gate_process *gate, const struct gate_call *call, struct 
          (call->size == GATE_ANY_SIZE && reply->size >= 8 && reply->size <= GATE_LARGEST_DATA));
 }
 
-/* What the slot says of the reply: the size of its data, or GATE_DECLINED or GATE_WHO. */
+static bool still_lives(const struct fast_asker *asker)
+{
+    return is_alive(asker->call);
+}
+
+/* The records of a directory, into the pages. What the guest says it holds is no proof, so its descriptor is looked at:
+ * by a duplicate, which only of a directory may be closed here. */
+static bool list(struct gate_keeper *keeper, struct gate_process *gate, const struct fast_asker *asker,
+                 const uint64_t args[6], struct fast_reply *reply)
+{
+    struct fast_cache *cache = keeper->listener->cache;
+    struct fast_listed listed;
+    struct stat s;
+    uint32_t start, room = (uint32_t)args[2] < GATE_LISTING_BYTES ? (uint32_t)args[2] : GATE_LISTING_BYTES;
+    int fd = (int)args[0];
+    if (cache->watched || fd < 0 || keeper->odd_listings > MOST_ODD || !asker->ino ||
+        !fast_start(cache, asker, fd, &start))
+        return false;
+    int shared = asker->tid == gate->tgid ? (int)syscall(SYS_pidfd_getfd, gate->pidfd, fd, 0)
+                                          : guest_get_fd(asker->tid, fd);
+    if (shared < 0)
+        return false;
+    if (fstat(shared, &s) < 0 || !S_ISDIR(s.st_mode) || fast_start_told(cache, s.st_dev, s.st_ino) != start) {
+        keeper->odd_listings++;
+        fast_list_close(shared);
+        return false;
+    }
+    if (!fast_list_begin(cache, shared, start, (int)room, &listed))
+        return false;
+    memcpy(gate->pages + GATE_LISTING_AT, listed.records, listed.size);
+    memcpy(reply->data, &listed.before, sizeof listed.before);
+    reply->size = sizeof listed.before;
+    reply->value = listed.size;
+    fast_list_end(&listed, true);
+    return true;
+}
+
+/* What the slot says of the reply: the size of its data, or one of the words for it. */
 static uint64_t judge(struct gate_keeper *keeper, struct gate_process *gate, const struct request *request,
                       const struct gate_call *call, struct fast_reply *reply)
 {
     struct fast_cache *cache = keeper->listener->cache;
-    const char *name = (const char *)request->words + GATE_REQUEST_NAME;
+    const uint64_t *args = arguments(request);
     bool by_number = false, found = false, done = false;
-    struct fast_asker asker = {.tid = gate->tgid, .by_number = &by_number, .name = name,
-                               .name_size = field(request, GATE_REQUEST_SIZE)};
+    struct fast_asker asker = {.tid = gate->tgid, .by_number = &by_number,
+                               .name = (const char *)request->words + GATE_REQUEST_NAME,
+                               .name_size = field(request, GATE_REQUEST_SIZE), .times = times_of(request),
+                               .waits = still_lives, .call = gate};
     if (!fast_begin(cache))
         return GATE_DECLINED;
-    found = begin(cache, gate, request, &asker);
-    done = found && ask(gate, call, cache, &asker, &request->words[GATE_REQUEST_ARGS / 8], reply);
+    found = begin(cache, gate, request, call, &asker);
+    if (found && gate_is_listing(call))
+        done = list(keeper, gate, &asker, args, reply);
+    else if (found && gate_is_change(call, args))
+        done = (!gate_is_open_call(call) || gate->channel >= 0) &&
+               fast_change(keeper->listener, &asker, call->nr, args, reply);
+    else if (found)
+        done = ask(gate, call, cache, &asker, args, reply);
     fast_end(cache);
     if (by_number && !is_alive(gate)) {
         fast_starts_release(&cache->starts); /* what was kept just now may be another process's */
         return GATE_DECLINED;
     }
     if (done)
-        return reply->size;
+        return gate_is_listing(call) ? GATE_LISTING : reply->size;
     return !found && !field(request, GATE_REQUEST_TID) ? GATE_WHO : GATE_DECLINED;
+}
+
+/* Has a thread still to copy the last listing? */
+static bool is_listing_there(const struct gate_process *gate)
+{
+    const uint8_t *slot = gate->pages + GATE_SLOTS + gate->lister * GATE_SLOT_BYTES;
+    return gate->listed && __atomic_load_n((const uint32_t *)(const void *)slot, __ATOMIC_ACQUIRE) ==
+                               (gate->listed | GATE_TAKEN);
+}
+
+/* Does the answer leave something behind, so that the guest has to take it? */
+static bool has_effect(const struct gate_call *call, const uint64_t args[6])
+{
+    return gate_is_open_call(call) || gate_is_listing(call) || gate_is_change(call, args);
 }
 
 /* The request's turn is husk's now. False: the guest has withdrawn it. */
@@ -180,22 +274,25 @@ void gate_serve(struct gate_keeper *keeper, struct gate_process *gate, uint8_t *
     uint64_t sum = 0, size = GATE_DECLINED;
     uint32_t turn = posted & ~(uint32_t)GATE_STATES;
     reply.fd = -1, reply.size = 0, reply.value = 0;
-    if (copy_request(slot, &request, &sum)) {
-        const struct gate_call *call = gate_call((int)field(&request, GATE_REQUEST_NR));
-        if (call && field(&request, GATE_REQUEST_NR) != (uint64_t)call->nr)
-            call = NULL;
-        /* A file that was sent is there, whether or not the guest still waits for it. */
-        if (gate_is_open_call(call) && !take((uint32_t *)(void *)slot, posted))
-            return;
-        if (call)
-            size = judge(keeper, gate, &request, call, &reply);
-    }
+    const struct gate_call *call = copy_request(slot, &request, &sum) ? call_of(&request) : NULL;
+    if (call && gate_is_listing(call) && is_listing_there(gate))
+        call = NULL;
+    if (call && has_effect(call, arguments(&request)) && !take((uint32_t *)(void *)slot, posted))
+        return;
+    if (call)
+        size = judge(keeper, gate, &request, call, &reply);
     if (reply.fd >= 0) {
         size = size != GATE_DECLINED && gate_send(gate, reply.fd, sum) ? GATE_DESCRIPTOR : GATE_DECLINED;
         close(reply.fd);
     }
+    if (size == GATE_LISTING) {
+        gate->lister = (unsigned)(slot - gate->pages - GATE_SLOTS) / GATE_SLOT_BYTES;
+        gate->listed = turn;
+    }
+    if (size == GATE_DECLINED || size == GATE_WHO)
+        reply.size = 0, reply.value = 0; /* nothing of an answer that was not given */
     gate->declined = size == GATE_DECLINED ? gate->declined + 1 : 0;
-    memcpy(slot + GATE_SLOT_DATA, reply.data, size <= GATE_LARGEST_DATA ? size : 0);
+    memcpy(slot + GATE_SLOT_DATA, reply.data, reply.size <= GATE_LARGEST_DATA ? reply.size : 0);
     memcpy(slot + GATE_SLOT_VALUE, &reply.value, sizeof reply.value);
     memcpy(slot + GATE_SLOT_SIZE, &size, sizeof size);
     memcpy(slot + GATE_SLOT_SUM, &sum, sizeof sum);
