@@ -21,11 +21,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define IDLE_NS 60000        /* without a request for this long, it sleeps */
+#define IDLE_NS 100000       /* without a request for this long, it sleeps; … */
+#define FIRST_NS 400000      /* … before the first: the guest waits for the ordinary call that woke it */
 #define EAGER_IDLE_NS 2000000
 #define LOST_NS 300000       /* as long as this no look takes: others wanted the processor */
 #define USEFUL_NS 20000      /* of polling for each request: then it is worth more than what others do meanwhile */
-#define WORTHWHILE 16        /* requests for which it was worth waking up */
 #define LOOKS 16             /* before it looks at the clock, and whether gates came or went */
 #define MOST_ODD 8           /* guesses of a guest; then it gets no listings */
 #define MOST_DECLINED 256    /* in a row, before a gate is left asleep until the poller wakes up again */
@@ -357,25 +357,31 @@ static void fall_asleep(struct gate_keeper *keeper)
     pthread_mutex_unlock(&keeper->lock);
 }
 
+/* How it went. */
+struct polling {
+    unsigned long answered; /* requests */
+    bool pushed;            /* another task took the processor, and hardly anything was asked before that */
+    bool paid;              /* there were as many requests as the time is worth */
+};
+
 /* Poll until nothing is asked, or another task takes the processor (then there is a hole in time) and hardly anything
- * was asked before that: a notification costs husk more than a request, and two switches. How many requests there were.
- */
-static unsigned long poll_a_while(struct gate_keeper *keeper, bool *pushed)
+ * was asked before that: a notification costs husk more than a request, and two switches. */
+static struct polling poll_a_while(struct gate_keeper *keeper)
 {
-    unsigned long answered = 0, counted = 0;
-    int64_t asked = core_now_ns(), before = asked, began = asked;
-    *pushed = false;
+    struct polling done = {0};
+    unsigned long counted = 0;
+    int64_t before = core_now_ns(), began = before, asked = before + FIRST_NS - IDLE_NS;
     while (!atomic_load(&keeper->ended)) {
         unsigned found = scan_all(keeper);
         while (atomic_load(&keeper->waiting))
             sched_yield();
-        answered += found;
+        done.answered += found;
         int64_t now = core_now_ns();
         if (now - before > LOST_NS && !keeper->eager) {
-            *pushed = (int64_t)(answered - counted) * USEFUL_NS <= before - began;
-            if (*pushed)
+            done.pushed = (int64_t)(done.answered - counted) * USEFUL_NS <= before - began;
+            if (done.pushed)
                 break;
-            counted = answered;
+            counted = done.answered;
             asked = began = now; /* the hole is nobody's silence */
         }
         before = now;
@@ -384,7 +390,8 @@ static unsigned long poll_a_while(struct gate_keeper *keeper, bool *pushed)
         else if (now - asked > (keeper->eager ? EAGER_IDLE_NS : IDLE_NS))
             break;
     }
-    return answered;
+    done.paid = !done.pushed && (int64_t)(done.answered - counted) * USEFUL_NS >= before - began;
+    return done;
 }
 
 /* Guest and receiver share a processor while they take turns (SYNC_WAKE_UP), and the scheduler may well put whom they
@@ -409,22 +416,19 @@ void *gate_poll(void *argument)
             syscall(SYS_futex, &keeper->wanted, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
             continue;
         }
-        bool pushed;
         leave_their_processor(keeper);
-        unsigned long answered = poll_a_while(keeper, &pushed);
+        const struct polling done = poll_a_while(keeper);
         fall_asleep(keeper);
         unsigned pause = __atomic_load_n(&keeper->pause, __ATOMIC_RELAXED);
-        if (keeper->eager)
+        if (keeper->eager || done.paid)
             pause = 1;
-        else if (pushed || answered < WORTHWHILE)
-            pause = pause * 4 < GATE_LONGEST_PAUSE ? pause * 4 : GATE_LONGEST_PAUSE;
         else
-            pause = GATE_FIRST_PAUSE;
+            pause = pause * 4 < GATE_LONGEST_PAUSE ? pause * 4 : GATE_LONGEST_PAUSE;
         __atomic_store_n(&keeper->pause, pause, __ATOMIC_RELAXED);
         struct timespec used;
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
         atomic_store(&keeper->processor_ns, core_nanoseconds(used));
-        atomic_fetch_add(&keeper->answered, answered);
+        atomic_fetch_add(&keeper->answered, done.answered);
     }
     return NULL;
 }
