@@ -19,7 +19,8 @@ extern const char gate_code[], gate_code_end[];
 #define GATE_MOST 64
 #define GATE_MOST_THREADS 64 /* to find one anew takes a look at all threads of the process */
 #define GATE_FIRST_PAUSE 4 /* ordinary calls that wake the poller */
-#define GATE_LONGEST_PAUSE 4096 /* the same, after it was woken in vain again and again */
+#define GATE_LONGEST_PAUSE 4096 /* the same, after it was pushed aside again and again … */
+#define GATE_IDLE_PAUSE 32 /* … and where it polled in vain, while nobody else wanted the processor */
 #define GATE_MOST_ASKERS 32
 
 /* One gate: one process image that has its pages. */

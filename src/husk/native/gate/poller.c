@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #define IDLE_NS 100000       /* without a request for this long, it sleeps; … */
-#define FIRST_NS 400000      /* … before the first: the guest waits for the ordinary call that woke it */
+#define FIRST_NS 300000      /* … before the first: the guest waits for the ordinary call that woke it */
 #define EAGER_IDLE_NS 2000000
 #define LOST_NS 300000       /* as long as this no look takes: others wanted the processor */
 #define USEFUL_NS 20000      /* of polling for each request: then it is worth more than what others do meanwhile */
@@ -420,10 +420,11 @@ void *gate_poll(void *argument)
         const struct polling done = poll_a_while(keeper);
         fall_asleep(keeper);
         unsigned pause = __atomic_load_n(&keeper->pause, __ATOMIC_RELAXED);
+        unsigned longest = done.pushed ? GATE_LONGEST_PAUSE : GATE_IDLE_PAUSE;
         if (keeper->eager || done.paid)
             pause = 1;
-        else
-            pause = pause * 4 < GATE_LONGEST_PAUSE ? pause * 4 : GATE_LONGEST_PAUSE;
+        else if (pause < longest)
+            pause = pause * 4 < longest ? pause * 4 : longest;
         __atomic_store_n(&keeper->pause, pause, __ATOMIC_RELAXED);
         struct timespec used;
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
