@@ -54,7 +54,18 @@ def counted(
 
 
 @pytest.mark.parametrize("gate", ["eager", "0"])
-@pytest.mark.parametrize("name", ["gate_torture", "gate_opens", "gate_closes", "gate_signals", "files_dirfds"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gate_torture",
+        "gate_opens",
+        "gate_changes",
+        "gate_lists",
+        "gate_closes",
+        "gate_signals",
+        "files_dirfds",
+    ],
+)
 def test_transcript(name: str, gate: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HUSK_GATE", gate)
     differential(["{guests}/" + name], case=name)
