@@ -3,7 +3,8 @@
  * gate_lies FILE: what a guest gains by writing into its gate, the memory through which it asks about names without a
  * system call. It finds the gate behind its C library's fstatat, then asks by hand for FILE, which the box does not
  * have: by its name, through the descriptors and working directories of other tasks, with sizes that are too long, by
- * telling husk that it holds directories which it never opened, and while another thread writes garbage over every slot. Afterwards a child with a gate of its own gets right answers.
+ * telling husk that it holds directories which it never opened, and while another thread writes garbage over every
+ * slot. It tries to change and to list things so, too. Afterwards a child with a gate of its own gets right answers.
  * Without a gate there is nothing to lie in, and it says so on standard error.
  */
 #include "step.h"
@@ -21,7 +22,7 @@ static uint8_t *find_gate(void) {
         if (code[i] != 0xe9 || code[i + 5] != 0x0f || code[i + 6] != 0x05)
             continue;
         memcpy(&distance, code + i + 1, 4);
-        return (uint8_t *)((uintptr_t)(code + i + 5 + distance) & ~(uintptr_t)0xfff);
+        return (uint8_t *)((uintptr_t)(code + i + 5 + distance) & ~(uintptr_t)0xfff) - GATE_STUBS;
     }
     return NULL;
 }
@@ -128,12 +129,31 @@ int main(int argc, char **argv) {
             ask(5);
     }
     told_dev = told_ino = 0;
+    /* Changes, by descriptors and threads that it does not have, with umasks that there are none of. */
+    for (int round = 0; round < 200; round++) {
+        static const long calls[] = {SYS_unlink, SYS_unlinkat, SYS_chmod, SYS_fchmodat, SYS_utimensat, SYS_openat,
+                                     SYS_fchmod, SYS_getdents64};
+        const char *names[] = {file, up, root, twice, "", "/usr/bin/env", "/proc/self/mem"};
+        long nr = calls[round % 8], tid = (round % 3 ? gettid() : round % 2 ? 1 : getppid()) | (long)round << 55;
+        const char *name = names[round / 8 % 7];
+        long change[6] = {nr == SYS_openat || nr == SYS_unlinkat || nr == SYS_fchmodat ? AT_FDCWD : round % 40,
+                          round % 5 ? (long)name : 0, nr == SYS_openat ? O_WRONLY | O_CREAT | O_EXCL : 0, 0, 0, 0};
+        if (nr == SYS_getdents64) { /* of what it holds, or does not, as what it is not */
+            told_dev = here.st_dev, told_ino = here.st_ino - round % 3;
+            change[2] = round % 2 ? 32768 : -1;
+        }
+        long got = post(round % GATE_SLOT_COUNT, nr, change, tid, name, strlen(name));
+        seen += nr == SYS_getdents64 ? got > 0 : got >= 0 && *name;
+        told_dev = told_ino = 0;
+        if (round % 16 == 0)
+            ask(5);
+    }
     long args[6] = {(long)"/usr/bin", 1, 0, 0, 0, 0};
     for (long nr = 0; nr < 460; nr++) { /* calls that have no gate */
         static const int gated[] = {SYS_access, SYS_stat, SYS_lstat, SYS_readlink, SYS_newfstatat, SYS_statx,
-                                    SYS_faccessat, SYS_faccessat2, SYS_readlinkat};
+                                    SYS_faccessat, SYS_faccessat2, SYS_readlinkat, SYS_getdents64};
         int has = 0;
-        for (int i = 0; i < 9; i++)
+        for (int i = 0; i < 10; i++)
             has |= nr == gated[i];
         seen += !has && post(0, nr, args, 0, "/usr/bin", 8) >= 0;
         if (nr % 16 == 0)

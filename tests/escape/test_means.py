@@ -61,9 +61,10 @@ def test_lies_in_a_gate(programs: Path, secret: Path, monkeypatch: pytest.Monkey
     """What a guest writes into the memory that it shares with husk is copied once, and judged like any question."""
     monkeypatch.setenv("HUSK_GATE", "eager")
     monkeypatch.setenv("HUSK_DIRECT", "0")  # the program looks for its gate where call sites lead
-    answered = 0
+    answered, before = 0, secret.stat()
     for _ in range(5):  # on a busy machine the poller may hardly run
         result = boxed(programs, ["gate_lies", str(secret)])
+        assert secret.stat() == before
         assert lines(result.out) == {"at first wrong": "0", "seen of what is not there": "0", "a child afterwards": "0"}
         answered += int(result.err.rsplit(maxsplit=1)[1])
         if answered > 100:

@@ -82,6 +82,8 @@ static bool begin(struct fast_changes *changes, size_t size)
 static int umask_of(struct fast_changes *changes, const struct fast_asker *asker)
 {
     char path[FAST_LONGEST_LINK];
+    if (asker->umask)
+        return asker->umask - 1;
     int found = changes->asked == asker->tid ? guest_umask_from(changes->status) : -1;
     if (found >= 0)
         return found;

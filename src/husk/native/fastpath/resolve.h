@@ -27,6 +27,7 @@ struct fast_asker {
     size_t name_size; /* less than FAST_LONGEST_NAME */
     uint32_t start;   /* the placeholder that a name begins in; 0: it is asked for … */
     uint64_t ino;     /* … and remembered by its number, if the guest told one */
+    int umask;        /* of the thread, and one; 0: it has to be asked for */
     const void *times; /* what a call that sets times gives, where it was copied already; NULL: as with `name` */
     /* Does the caller still wait? To be asked before anything is changed. */
     bool (*waits)(const struct fast_asker *asker);

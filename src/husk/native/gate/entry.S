@@ -27,7 +27,12 @@
 #define NR_FSTAT 5
 #define NR_LSEEK 8
 #define NR_RT_SIGPROCMASK 14
+#define NR_UMASK 95
 #define NR_FUTEX 202
+#define NR_UNSHARE 272
+#define SIG_SETMASK 2
+#define CLONE_VM 0x100
+#define TRAP_FLAG 0x100
 #define FUTEX_WAKE_OP_PRIVATE (5 | 128)
 #define FUTEX_ADD_0 0x10000abc    /* FUTEX_OP_ADD of 0; were it 0xabc before, a waiter there would wake up */
 #define NR_SCHED_YIELD 24
@@ -228,8 +233,14 @@ whose:  movzwl  GATE_DATA_SIZE(%r11), %ecx
 thread: mov     $NR_GETTID, %eax
         syscall
 5:      mov     %rax, GATE_SAVED_REQUEST + GATE_REQUEST_TID(%rbx)
+        mov     GATE_SAVED_DATA(%rbx), %r11
+        cmpw    $GATE_DESCRIPTOR, GATE_DATA_SIZE(%r11)
+        jne     words
+        movzbl  GATE_DATA_OUT(%r11), %ecx
+        testl   $O_CREAT, SAVED_ARGS(%rbx, %rcx, 8)
+        jnz     mask
 
-        /* rcx: how many words there are. Times come behind the name, if they can be read. */
+words:  /* rcx: how many words there are. Times come behind the name, if they can be read. */
         mov     GATE_SAVED_REQUEST + GATE_REQUEST_SIZE(%rbx), %ecx
         shr     $3, %ecx
         add     $GATE_REQUEST_WORDS + 1, %ecx
@@ -464,6 +475,46 @@ unread: mov     GATE_SLOT_DATA(%r12), %rsi
         syscall
         jmp     give_up
 
+        /*
+         * The umask of a new file. husk would read it from /proc, which takes six times as long as to set it twice here.
+         * Nobody may make a file in between: so signals are blocked, and the process has one thread (only then can it
+         * stop to share its memory). One that steps through its own instructions has to be left alone.
+         */
+mask:   lea     -128(%rsp), %rsp
+        pushfq
+        pop     %rax
+        lea     128(%rsp), %rsp
+        test    $TRAP_FLAG, %eax
+        jnz     words
+        mov     $NR_RT_SIGPROCMASK, %eax
+        mov     $SIG_SETMASK, %edi
+        lea     all_signals(%rip), %rsi
+        lea     GATE_SAVED_MASK(%rbx), %rdx
+        mov     $8, %r10d
+        syscall
+        test    %rax, %rax
+        jnz     words
+        mov     $NR_UNSHARE, %eax
+        mov     $CLONE_VM, %edi
+        syscall
+        test    %rax, %rax
+        jnz     1f
+        mov     $NR_UMASK, %eax
+        mov     $077, %edi
+        syscall
+        mov     %eax, %edi
+        inc     %eax
+        mov     %eax, GATE_SAVED_REQUEST + GATE_REQUEST_UMASK(%rbx)
+        mov     $NR_UMASK, %eax
+        syscall
+1:      mov     $NR_RT_SIGPROCMASK, %eax
+        mov     $SIG_SETMASK, %edi
+        lea     GATE_SAVED_MASK(%rbx), %rsi
+        xor     %edx, %edx
+        mov     $8, %r10d
+        syscall
+        jmp     words
+
         /* An open directory, and who has it. */
 nameless:
         cmpw    $GATE_LISTING, GATE_DATA_SIZE(%r11)
@@ -575,6 +626,10 @@ leave:  mov     SAVED_ARGS + 0(%rbx), %rdi
 plain:  mov     GATE_DATA_NR(%r11), %eax
         mov     GATE_DATA_BACK(%r11), %r11
         jmp     *%r11
+
+        .balign 8
+all_signals:
+        .quad   -1
 gate_code_end:
 
         .section .note.GNU-stack, "", @progbits

@@ -71,7 +71,7 @@ struct gate_keeper {
     struct gate_program { uint64_t identity[2]; } askers[GATE_MOST_ASKERS];
     unsigned next_asker;
     /* Sites by file, in the order they were found. */
-    struct gate_site { uint64_t dev, ino, offset; int nr, between; } known[64];
+    struct gate_site { uint64_t dev, ino, offset; int nr, between; } known[128];
     unsigned known_sites;
     struct { uint64_t dev, ino; } libraries[16]; /* whose sites are known */
     unsigned library_count;

@@ -101,7 +101,7 @@ static uint64_t gate_behind(const uint8_t bytes[SITE_BYTES], uint64_t site)
     int32_t distance;
     memcpy(&distance, bytes + 1, sizeof distance);
     uint64_t stub = site + (int64_t)distance;
-    return bytes[0] == 0xe9 && (stub & 0xfff) >= GATE_STUBS ? stub & ~0xfffULL : 0;
+    return bytes[0] == 0xe9 && stub % GATE_STUB_BYTES == 0 ? (stub & ~(GATE_PAGE - 1ULL)) - GATE_STUBS : 0;
 }
 
 /* The stub of the loader's that the bytes jump to: where its data lies. 0: they are no such jump. */
@@ -421,14 +421,14 @@ static int map_inherited(struct remote_thread *thread, struct gate_process *gate
 /* The parent's stubs, which the child's sites lead to. */
 static bool take_stubs(struct gate_process *gate, pid_t tid, uint64_t base)
 {
-    uint8_t page[GATE_PAGE];
-    if (guest_read(tid, base, page, sizeof page) != sizeof page ||
-        memcmp(page, gate_code, gate_code_end - gate_code) != 0)
+    uint8_t pages[GATE_OPEN];
+    if (guest_read(tid, base, pages, sizeof pages) != sizeof pages ||
+        memcmp(pages, gate_code, gate_code_end - gate_code) != 0)
         return false;
-    memcpy(gate->pages, page, sizeof page);
+    memcpy(gate->pages, pages, sizeof pages);
     for (unsigned i = 0; i < GATE_MOST_STUBS; i++) {
         uint64_t site;
-        memcpy(&site, page + GATE_STUBS + i * GATE_STUB_BYTES + GATE_DATA + GATE_DATA_BACK, sizeof site);
+        memcpy(&site, pages + GATE_STUBS + i * GATE_STUB_BYTES + GATE_DATA + GATE_DATA_BACK, sizeof site);
         if (!site)
             break;
         gate->sites[gate->stubs++] = site;

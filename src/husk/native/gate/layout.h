@@ -2,13 +2,14 @@
  * The gate: pages that husk maps into a guest process, so that its C library can ask husk without a system call.
  * Layout only; shared by the guest's code (entry.S), the C core and the tests. docs/design/025-gate.md says why.
  *
- *   page 0     r-x  the code, and a stub for each call site that leads here
- *   page 1     rw-  the gate is open, and which channel it has. Wiped by fork, so that a child does not use its
- *                   parent's gate
- *   page 2, 3  rw-  what the code has to remember, a part for each slot. Private: fork copies it
- *   page 4     rw-  one word: husk polls. Shared with husk
- *   page 5-8   rw-  the slots. Shared with husk
- *   page 9-16  rw-  a listing. Shared with husk
+ *   page 0      r-x  the code
+ *   page 1      r-x  a stub for each call site that leads here
+ *   page 2      rw-  the gate is open, and which channel it has. Wiped by fork, so that a child does not use its
+ *                    parent's gate
+ *   page 3, 4   rw-  what the code has to remember, a part for each slot. Private: fork copies it
+ *   page 5      rw-  one word: husk polls. Shared with husk
+ *   page 6-9    rw-  the slots. Shared with husk
+ *   page 10-17  rw-  a listing. Shared with husk
  *
  * All of it belongs to the guest, which may write anything anywhere at any time.
  */
@@ -16,19 +17,19 @@
 #define HUSK_GATE_LAYOUT_H
 
 #define GATE_PAGE 0x1000
-#define GATE_STUBS 0x800       /* in page 0 */
+#define GATE_STUBS 0x1000
 #define GATE_STUB_BYTES 64
-#define GATE_MOST_STUBS 32
-#define GATE_OPEN 0x1000       /* u32 */
-#define GATE_CHANNEL_DEV 0x1008 /* u64: of the socket through which descriptors come … */
-#define GATE_CHANNEL_INO 0x1010 /* … which the guest has at GATE_CHANNEL; 0: there is none */
-#define GATE_SAVED 0x2000
-#define GATE_SHARED 0x4000
-#define GATE_AWAKE 0x4000
-#define GATE_SLOTS 0x5000
-#define GATE_LISTING_AT 0x9000 /* what getdents64 gives; one at a time */
+#define GATE_MOST_STUBS 64
+#define GATE_OPEN 0x2000       /* u32 */
+#define GATE_CHANNEL_DEV 0x2008 /* u64: of the socket through which descriptors come … */
+#define GATE_CHANNEL_INO 0x2010 /* … which the guest has at GATE_CHANNEL; 0: there is none */
+#define GATE_SAVED 0x3000
+#define GATE_SHARED 0x5000
+#define GATE_AWAKE 0x5000
+#define GATE_SLOTS 0x6000
+#define GATE_LISTING_AT 0xa000 /* what getdents64 gives; one at a time */
 #define GATE_LISTING_BYTES 0x8000
-#define GATE_BYTES 0x11000
+#define GATE_BYTES 0x12000
 
 /* A number that programs do not come to by themselves. As in abi/numbers.py. */
 #define GATE_CHANNEL 1024
@@ -66,7 +67,8 @@
 /* A request: 64-bit words, so that both sides can sum them up. */
 #define GATE_REQUEST_NR 0
 #define GATE_REQUEST_ARGS 8
-#define GATE_REQUEST_TID 56    /* 0: the directory is enough */
+#define GATE_REQUEST_TID 56    /* u32; 0: the directory is enough */
+#define GATE_REQUEST_UMASK 60  /* u32: the umask and one; 0: it is not said */
 #define GATE_REQUEST_DEV 64    /* of the directory that the name begins in, as the host says it to the guest … */
 #define GATE_REQUEST_INO 72    /* … or 0 */
 #define GATE_REQUEST_SIZE 80   /* of the name, without its NUL */
@@ -89,6 +91,7 @@
 #define GATE_SAVED_INO 456     /* … then. 0: none */
 #define GATE_SAVED_GUESS 464   /* u32: the request takes it for that one */
 #define GATE_SAVED_TRIED 468   /* u32: the buffer can be written */
+#define GATE_SAVED_MASK 472    /* u64: of signals */
 
 /*
  * A slot. Its state is the turn of the request and one of the three below. The guest writes it, and husk only where it

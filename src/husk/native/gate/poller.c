@@ -162,6 +162,7 @@ static bool begin(struct fast_cache *cache, struct gate_process *gate, const str
     pid_t inside = (pid_t)(field(request, GATE_REQUEST_TID) & INT_MAX);
     asker->tid = inside ? find_thread(gate, inside) : 0;
     asker->process = gate->tgid;
+    asker->umask = (int)(field(request, GATE_REQUEST_TID) >> 32 & 01777);
     return asker->tid;
 }
 
