@@ -292,6 +292,8 @@ sum:    movabs  $GATE_SUM_FACTOR, %rdi
         add     $GATE_STATES + 1, %edi
         mov     %edi, GATE_SAVED_TURN(%rbx)
         lea     GATE_POSTED(%rdi), %eax
+        cmpl    $0, AT(GATE_OPEN)       /* a child that a handler forked leaves asking to its parent */
+        je      give_up
         mov     %eax, GATE_SLOT_STATE(%r12)
 
         /* Meanwhile: was the guess right? */
@@ -424,7 +426,7 @@ write:
 
 believe:
         cmpl    $0, AT(GATE_OPEN)
-        je      give_up
+        je      child
 opened: mov     GATE_SAVED_VALUE(%rbx), %rax
         mov     GATE_SAVED_DATA(%rbx), %r11
         mov     GATE_DATA_BACK(%r11), %r11
@@ -557,6 +559,19 @@ wrong:  movq    $0, GATE_SAVED_INO(%rbx)
 who:    cmpq    $0, GATE_SAVED_REQUEST + GATE_REQUEST_TID(%rbx)
         je      thread
         jmp     give_up
+
+        /* Forked after its parent had asked. A question may be asked again; a change was made for both. */
+child:  mov     GATE_SAVED_DATA(%rbx), %r11
+        movzwl  GATE_DATA_SIZE(%r11), %ecx
+        test    %ecx, %ecx
+        jz      1f
+        cmp     $GATE_TIMES, %ecx
+        jne     give_up
+1:      mov     GATE_SAVED_TURN(%rbx), %eax
+        add     $GATE_TAKEN, %eax
+        cmp     %eax, GATE_SLOT_STATE(%r12)
+        jne     give_up
+        jmp     opened
 
 fault:  movq    $-EFAULT, GATE_SAVED_VALUE(%rbx)
         jmp     believe
