@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 MOST_REMEMBERED = 1 << 16
 LOADER_LOOKS, LOADER_WAIT = 25, 0.0002
 ONE_THREAD = 3  # links of /proc/PID/task
-NS_GET_PID_FROM_PIDNS, NS_GET_PID_IN_PIDNS = 0x8004B706, 0x8004B708  # linux/nsfs.h, since Linux 6.12
+# linux/nsfs.h, since Linux 6.12
+NS_GET_PID_FROM_PIDNS, NS_GET_PID_IN_PIDNS, NS_GET_TGID_IN_PIDNS = 0x8004B706, 0x8004B708, 0x8004B709
 
 
 class TasksHere:
@@ -202,6 +203,12 @@ class Tasks:
             return 0
         return self._translate(NS_GET_PID_IN_PIDNS, host_pid)
 
+    def guest_group_of(self, host_tid: int) -> int:
+        """Guest number of the process that a host thread belongs to; 0 if it is none of this box."""
+        if self.own_namespace and host_tid > 0:
+            return self._translate(NS_GET_TGID_IN_PIDNS, host_tid)
+        return self.guest_of(self.tgid_of(host_tid))
+
     def host_of(self, guest_pid: int) -> int | None:
         if not self.own_namespace:
             return guest_pid if self._descends(guest_pid) else None
@@ -223,6 +230,8 @@ class Tasks:
             if problem.errno != errno.ENOTTY:
                 return 0
         # Before Linux 6.12. The host tells the number of one task at a time, and only in one direction.
+        if how == NS_GET_TGID_IN_PIDNS:
+            return self.guest_of(self.tgid_of(number))
         if how == NS_GET_PID_IN_PIDNS:
             return self._status_number(number)
         known = self._hosts.get(number)  # a hint that saves the next search, checked before use

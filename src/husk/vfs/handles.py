@@ -7,14 +7,18 @@ import os
 from husk.vfs.layer.inodes import Inode
 from husk.vfs.node import Dir
 from husk.vfs.pinned import Orphan
+from husk.vfs.synth.synth_tree import is_snapshot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from husk.vfs.mount_table import MountTable
     from husk.vfs.node import Node, Tree
     from husk.vfs.walk import Walker
 
 DELETED = b" (deleted)"
+FILES_KEPT = 1024
 SHOWN = b"/husk-host"  # where a box's mount namespace shows the host's /usr (native/init/builder.c)
 
 
@@ -26,11 +30,18 @@ def _host_name(link: bytes) -> bytes:
 class Handles:
     """`link` is what husk reads from /proc/PID/fd/N or /proc/PID/cwd; (dev, ino) is the open file's host identity."""
 
-    __slots__ = ("_context", "_lock", "_root", "_state", "_table", "_walker")
+    __slots__ = ("_context", "_files", "_lock", "_root", "_state", "_table", "_walker")
 
     def __init__(self, table: MountTable, walker: Walker) -> None:
         self._table, self._walker = table, walker
         self._lock, self._state, self._root, self._context = table.lock, table.state, table.root, table.context
+        # What `file_of_link` said of files of the box's own tree, until a name of that tree changes.
+        self._files: dict[tuple[bytes, int, int], tuple[Node, tuple[bytes, int, int]]] = {}
+        table.subscribe(self._forget_files)
+
+    def _forget_files(self, directory: Dir, structural: bool) -> None:
+        if self._files and (structural or directory.tree is self._root.tree):
+            self._files.clear()
 
     def node_of_link(self, link: bytes, dev: int, ino: int, via: bytes = b"") -> Node | None:
         """The node behind a descriptor; None for what is no file of a tree (pipes, sockets, memfds).
@@ -61,7 +72,8 @@ class Handles:
                 uids, gids = {os.geteuid(): creds.uid}, {os.getegid(): creds.gid}
                 return Orphan(self._root.tree, via, (self._root, b""), uids, gids, key=(dev, ino))
             # One host directory may be mounted inside the mount of another: the nearer one counts, then the later one.
-            for tree in self._nearest_first(link):
+            # No directory shows a snapshot.
+            for tree in self._table.newest_first() if is_snapshot(link, dev) else self._nearest_first(link):
                 node = tree.node_of_host(link, dev, ino, via)
                 if node is not None:
                     return node
@@ -77,20 +89,20 @@ class Handles:
                 for tree in self._nearest_first(link)
             )
 
-    def _nearest_first(self, link: bytes) -> list[Tree]:
+    def _nearest_first(self, link: bytes) -> Iterable[Tree]:
         """By the host's paths. The host may have renamed a mounted directory, or exchanged two of them: then the path
         where one was must not give its rights to files of the other."""
         trees = self._table.newest_first()
-        trees.sort(key=lambda tree: tree.host_depth(link), reverse=True)
-        nearest = trees[0]
-        claimed = nearest.host_depth(link) > 0
+        depths = [tree.host_depth(link) for tree in trees]
+        most = max(depths)
+        nearest = trees[depths.index(most)]
         # The box's own tree gives no right to anything on the host, and its files are asked about most.
-        if claimed and (nearest is self._root.tree or not nearest.follow_moves(link)):
-            return trees
-        for tree in trees:
-            tree.follow_moves(b"")
-        trees.sort(key=lambda tree: tree.host_depth(link), reverse=True)
-        return trees
+        if not most or (nearest is not self._root.tree and nearest.follow_moves(link)):
+            moved = [tree.follow_moves(b"") for tree in trees]
+            if most or True in moved:
+                depths = [tree.host_depth(link) for tree in trees]
+                most = max(depths)
+        return trees if not most else sorted(trees, key=dict(zip(trees, depths, strict=True)).__getitem__, reverse=True)
 
     def _named(self, node: Node, o_path_fd: int) -> Node | None:
         """An O_PATH descriptor: husk's own one of the same file shows where the file is now."""
@@ -117,8 +129,12 @@ class Handles:
             return None if node is None else self.path_of_node(node)
 
     def file_of_link(self, link: bytes, dev: int, ino: int) -> tuple[bytes, int, int] | None:
-        """Path, device and inode by which the guest knows the file, for /proc/PID/maps."""
+        """Path, device and inode by which the guest knows the file, for /proc/PID/maps. Each program maps the same few
+        libraries, and asks for all of them at once."""
         with self._lock:
+            known = self._files.get((link, dev, ino))
+            if known is not None and known[0].tree.is_unchanged(known[0]):
+                return known[1]
             node = self.node_of_link(link, dev, ino)
             if node is None:
                 return None
@@ -127,7 +143,12 @@ class Handles:
                 found = node.tree.stat(self._context, node)
             except OSError:
                 return path, node.tree.dev, ino  # its last name is gone, and only the mapping holds it
-            return path, found.dev, found.ino
+            shown = path, found.dev, found.ino
+            if node.tree is self._root.tree and node.tree.is_unchanged(node):
+                if len(self._files) >= FILES_KEPT:
+                    self._files.clear()
+                self._files[link, dev, ino] = node, shown
+            return shown
 
     def path_of_node(self, node: Node) -> bytes:
         """The absolute guest path, with " (deleted)" where the name is gone."""

@@ -24,6 +24,7 @@ class MountTable:
         self.root = root.root
         self.invalidate = state.invalidation.announce
         self._mounts: list[tuple[Dir | None, Tree]] = [(None, root)]
+        self._newest_first: tuple[Tree, ...] = (root,)
 
     def after_fork(self) -> None:
         """In a forked child: another thread of the parent may have held the lock. Only this thread is left."""
@@ -68,6 +69,7 @@ class MountTable:
         tree.root.covers = directory
         directory.mounted = tree.root
         self._mounts.append((directory, tree))
+        self._newest_first = (tree, *self._newest_first)
 
     def mounts(self) -> list[tuple[bytes, Tree]]:
         """Those that have a path. The host may remove or rename a directory of its own that a mount covers."""
@@ -80,8 +82,8 @@ class MountTable:
                     continue
         return found
 
-    def newest_first(self) -> list[Tree]:
-        return [tree for _, tree in reversed(self._mounts)]
+    def newest_first(self) -> tuple[Tree, ...]:
+        return self._newest_first
 
     def is_mount_root(self, ctx: Context, found: Stat) -> bool:
         """Does this stat result belong to the root of a mounted tree?"""

@@ -472,6 +472,11 @@ class Tree:
         claim `path`, or everywhere for an empty one."""
         return False
 
+    def is_unchanged(self, node: Node) -> bool:
+        """Of a node that `node_of_host` returned: does a file of the same path and identity lead to it still? Asked as
+        long as no name of this tree has changed in the box. False: ask anew."""
+        return False
+
     def current(self, node: Node) -> Node:
         """The present node of one remembered from an earlier look-up. Trees whose nodes live only for a call override
         it."""

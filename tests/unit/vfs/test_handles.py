@@ -10,6 +10,7 @@ import pytest
 from husk.vfs.host.host_tree_write import WritableHostTree
 from husk.vfs.layer.layered_tree import LayeredTree
 from husk.vfs.node import Dir
+from husk.vfs.synth.synth_tree import SynthTree, snapshot
 from tests.unit.vfs.conftest import GIDS, UIDS
 from tests.unit.vfs.virtual import Virtual
 
@@ -177,3 +178,63 @@ def test_one_placeholder_per_directory(world: Virtual) -> None:
     directory = world.held(2)
     assert isinstance(directory, Dir)
     assert world.vfs.path_of(directory) == b"/dir"
+
+
+def test_files_for_maps_follow_every_change(world: Virtual) -> None:
+    """`file_of_link` remembers its answers."""
+
+    def mapped(slot: int) -> bytes | None:
+        found = os.fstat(fd := world.slots[slot].host_fd)
+        link = os.readlink(b"/proc/self/fd/%d" % fd)
+        answers = {world.vfs.file_of_link(link, found.st_dev, found.st_ino) for _ in range(3)}
+        assert len(answers) == 1
+        answer = answers.pop()
+        return None if answer is None else answer[0]
+
+    for slot, name in enumerate((b"/file", b"/dir/inner", b"/dir/sub/leaf"), 1):
+        world.do_open(slot, name, os.O_RDONLY)
+        assert mapped(slot) == name
+    world.do_rename(b"/dir/sub", b"/moved")
+    assert mapped(3) == b"/moved/leaf"
+    world.do_rename(b"/dir/inner", b"/inner")
+    assert mapped(2) == b"/inner"
+    world.do_unlink(b"/file")
+    assert mapped(1) == b"/file (deleted)"
+    world.do_open(4, b"/file", CREATE)
+    assert mapped(4) == b"/file"
+    assert mapped(1) == b"/file (deleted)"
+
+
+def test_a_mapped_file_that_is_changed_through_another_name(world: Virtual) -> None:
+    world.do_open(1, b"/twin", os.O_RDONLY)
+    found = os.fstat(fd := world.slots[1].host_fd)
+    asked = os.readlink(b"/proc/self/fd/%d" % fd), found.st_dev, found.st_ino
+    before = world.vfs.file_of_link(*asked)
+    assert before is not None and before[0] == b"/twin" and world.vfs.file_of_link(*asked) == before
+    world.do_open(2, b"/dir/twin", os.O_RDWR)
+    node = world.held(1)
+    assert node is not None and node.is_upper
+    after = world.vfs.file_of_link(*asked)
+    assert after is not None and after[0] == world.vfs.path_of_node(node)
+
+
+def test_snapshots_are_no_files_of_a_mount(world: Virtual) -> None:
+    """Not even of one that shows the host's whole tree."""
+    tree = WritableHostTree(99, b"/", uids=UIDS, gids=GIDS)
+    world.vfs.mount(tree, b"/mnt/point")
+    synth = SynthTree(100)
+    synth.add_file(synth._top, b"file", lambda: b"text")
+    world.vfs.mount(synth, b"/mnt/synth")
+    made = snapshot(b"/mnt/synth/file", b"text")
+    other = os.memfd_create("other")
+    try:
+        found = os.fstat(made)
+        node = world.vfs.node_of_link(os.readlink(b"/proc/self/fd/%d" % made), found.st_dev, found.st_ino)
+        assert node is not None and node.tree is synth
+        found = os.fstat(other)
+        node = world.vfs.node_of_link(os.readlink(b"/proc/self/fd/%d" % other), found.st_dev, found.st_ino)
+        assert node is None or node.tree is not synth
+    finally:
+        os.close(made)
+        os.close(other)
+        tree.close()

@@ -464,6 +464,9 @@ class LayeredTree(Tree):
         return ACL_DEFAULT in self._metadata.xattrs(directory)
 
     # -- from the host back to a node: ReverseLookup -----------------------------------------------------------
+    def is_unchanged(self, node: Node) -> bool:
+        return isinstance(node, LowerNode) and self._reverse.is_unchanged(node)
+
     def host_depth(self, path: bytes) -> int:
         return self._reverse.host_depth(path)
 

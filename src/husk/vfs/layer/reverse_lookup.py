@@ -50,6 +50,10 @@ class ReverseLookup:
                 return None
         return None
 
+    def is_unchanged(self, node: LowerNode) -> bool:
+        """Not if the file was copied up, through another name perhaps."""
+        return node.key not in self._copy_up.inodes
+
     def current(self, node: Node) -> Node:
         return self._found(node.lower, node.rel, node.key, b"") if isinstance(node, LowerNode) else node
 

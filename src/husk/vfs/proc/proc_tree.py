@@ -128,7 +128,7 @@ class ProcTree(SynthTree):
                                   gid=gid, when=self._entries.began(node))  # fmt: skip
         host_task = self._entries.host_task(node.task)
         try:
-            when = host_task.started()
+            when, hidden = host_task.started_and_owned_by_root()
         except ProcessLookupError:
             if not isinstance(node, PartDir):
                 raise
@@ -150,7 +150,7 @@ class ProcTree(SynthTree):
             if node.fd >= 0:
                 mode, size = os.lstat(b"fd/%d" % node.fd, dir_fd=host_task.fd).st_mode & 0o777, 64
         uid, gid = self._owner(node.task)
-        if mode != 0o555 and host_task.owned_by_root():
+        if mode != 0o555 and hidden:
             uid = gid = 0
         return self.made_stat(self.ino_of(node), node.kind | mode, nlink=nlink, uid=uid, gid=gid, size=size, when=when)
 
@@ -294,7 +294,7 @@ class ProcTree(SynthTree):
     def readlink(self, ctx: Context, node: Node) -> bytes:
         tasks = self.view.tasks
         if isinstance(node, SelfLink):
-            tgid = tasks.guest_of(tasks.tgid_of(ctx.tid))
+            tgid = tasks.guest_group_of(ctx.tid)
             if not tgid:
                 raise OSError(errno.ENOENT, "asked from outside the box")
             return b"%d/task/%d" % (tgid, tasks.guest_of(ctx.tid)) if node.thread else b"%d" % tgid

@@ -28,7 +28,8 @@ NOTE_BYTES = 64
 SNAPSHOT_LABEL = b"husk-proc:"  # so a snapshot names its file: the host's /proc/PID/fd/N reads /memfd:husk-proc:PATH
 _SNAPSHOT_LINK = b"/memfd:" + SNAPSHOT_LABEL
 _LABEL_MAX = 249  # memfd_create(2)
-_CHUNK = 1 << 16
+_CHUNK, _LARGE_CHUNK = 1 << 13, 1 << 16  # most files are small, and room for a large one costs page faults
+_snapshot_devices: list[int] = []  # the device of all memfds, once there is a snapshot
 
 
 class SynthDir(Dir):
@@ -229,6 +230,8 @@ def snapshot(path: bytes, content: bytes, flags: int = os.O_RDONLY, *, access: i
     except OSError:
         maker = os.memfd_create(label, MFD_CLOEXEC)  # type: ignore[arg-type]  # before Linux 6.3
     try:
+        if not _snapshot_devices:
+            _snapshot_devices.append(os.fstat(maker).st_dev)
         done = 0
         while done < len(content):
             done += os.write(maker, content[done:] if done else content)
@@ -236,6 +239,12 @@ def snapshot(path: bytes, content: bytes, flags: int = os.O_RDONLY, *, access: i
         return os.open(b"/proc/self/fd/%d" % maker, access | os.O_CLOEXEC | keep)
     finally:
         os.close(maker)
+
+
+def is_snapshot(link: bytes, dev: int) -> bool:
+    """Is an open file of this name and device a snapshot, or a memfd that a guest labelled like one? No directory of
+    the host shows it, whatever its path is."""
+    return link.startswith(_SNAPSHOT_LINK) and dev in _snapshot_devices
 
 
 def note(path: bytes, flags: int) -> int:
@@ -256,8 +265,8 @@ def read_host(path: bytes, dir_fd: int | None = None) -> bytes:
     """All of a host file that has no size of its own (proc, sys). For fixed names: a guest never chooses `path`."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=dir_fd)
     try:
-        parts = []
-        while chunk := os.read(fd, _CHUNK):
+        parts: list[bytes] = []
+        while chunk := os.read(fd, _CHUNK if len(parts) < 4 else _LARGE_CHUNK):
             parts.append(chunk)
         return b"".join(parts)
     finally:

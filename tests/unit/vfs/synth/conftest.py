@@ -74,6 +74,9 @@ class FakeTasks:
     def shows(self, host_pid: int) -> int:
         return self.guest_of(host_pid)
 
+    def guest_group_of(self, host_tid: int) -> int:
+        return self.guest_of(self.tgid_of(host_tid))
+
     def tgid_of(self, host_tid: int) -> int:
         with open(f"/proc/{host_tid}/status") as status:
             return next(int(line.split()[1]) for line in status if line.startswith("Tgid:"))

@@ -47,6 +47,34 @@ def test_maps() -> None:
     assert maps(HOST, guest_file) == GUEST
 
 
+def test_what_touches_the_hidden_window_is_hidden() -> None:
+    before = b"567e00000000-567f00000000 rw-p 00000000 00:00 0 \n"
+    after = b"567f10000000-567f20000000 rw-p 00000000 00:00 0 \n"
+    across = b"567e00000000-567f80000000 rw-p 00000000 00:00 0 \n"
+    into = b"567f0ffff000-567f10001000 rw-p 00000000 00:00 0 \n"
+    last = b"7fff00000000-7fff00001000 rw-p 00000000 00:00 0                          [stack]\n"
+    for text, shown in (
+        (before + after + last, before + after + last),
+        (across + last, last),
+        (before + into + last, before + last),
+        (into, b""),
+        (b"", b""),
+    ):
+        assert maps(text, guest_file) == smaps(text, guest_file) == shown
+
+
+def test_names_that_look_like_anonymous_memory() -> None:
+    def ask(host_path: bytes, _dev: int, _ino: int) -> tuple[bytes, int, int] | None:
+        asked.append(host_path)
+        return None
+
+    asked: list[bytes] = []
+    for name in (b"/srv/secret 00:00 0 ", b"socket:[77]", b"/x"):
+        line = b"700000000000-700000001000 r--p 00001000 fe:00 5678                       " + name + b"\n"
+        assert maps(line, ask) == b"700000000000-700000001000 r--p 00001000 00:00 0 \n"
+    assert asked == [b"/srv/secret 00:00 0 ", b"socket:[77]", b"/x"]
+
+
 def test_smaps_hides_a_region_with_its_details() -> None:
     details = b"Size:                  4 kB\nRss:                   0 kB\nVmFlags: rd ex \n"
 
