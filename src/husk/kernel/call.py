@@ -15,6 +15,8 @@ from husk.vfs.synth.synth_tree import read_host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import os
+
     from husk.kernel.kernel import Kernel
     from husk.native._core import Call as RawCall
     from husk.vfs.vfs import Vfs
@@ -238,6 +240,11 @@ def duplicate(call: Call, fd: int) -> int:
 
 def held_node(call: Call, fd: int) -> Node | None:
     """The vfs node behind a guest descriptor; None for what has no name (pipes, sockets, memfds, the host's stdio)."""
+    return identified(call, fd)[0]
+
+
+def identified(call: Call, fd: int) -> tuple[Node | None, bytes, os.stat_result]:
+    """The same, and name and attributes that the host gives the file."""
     via, before = b"/proc/%d/fd/%d" % (call.tid, fd), b""
     while True:
         try:
@@ -247,10 +254,10 @@ def held_node(call: Call, fd: int) -> Node | None:
         if not call.raw.valid():
             raise OSError(errno.ESRCH, "the caller is gone")
         if link[:1] != b"/":
-            return None
+            return None, link, host
         node = call.vfs.node_of_link(link, host.st_dev, host.st_ino, via)
         # Another thread of husk may have renamed the file's mirror after the link was read. Then that name leads
         # nowhere, and the link is another one by now. A file that has lost its last name keeps the link it has.
         if not isinstance(node, Orphan) or link == before:
-            return node
+            return node, link, host
         before = link

@@ -14,13 +14,14 @@ from husk.kernel.straight_names import links_on_the_way, straight
 from husk.vfs.host_view import MISSING, given_view
 from husk.vfs.layer.inodes import LayerDir
 from husk.vfs.node import ROOT_CONTEXT, Dir, Stat
+from husk.vfs.synth.synth_tree import leads_back, path_of
 from husk.vfs.walk import NAME_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.kernel.call import Call
     from husk.kernel.exec.program import Program
-    from husk.native._core import ExactFile, HostStat, Listener
+    from husk.native._core import ExactFile, Listener, Showing
     from husk.vfs.host_view import HostView
     from husk.vfs.node import Context, Credentials, Node, Tree
     from husk.vfs.vfs import Vfs
@@ -30,6 +31,7 @@ A_FEW, ENOUGH = 4, 128  # names of one directory that were asked for, before all
 NAMES_FOR_ONE = 32  # that many may be taught at once for each that was asked for: teaching is a tenth of an answer
 MEMORY_DEVICES = 1  # the major number of null, zero, full, random and urandom
 MOUNT_POINT = given_view(Stat(0, 0, st.S_IFDIR, 0, *(0,) * 9))  # nothing is told but that it is a directory
+NO_DIRECTORY = 1  # the address of none
 NO_FILE = (-1, b"", 0, 0, 0, 0)
 USR, DIRECTORIES = b"/usr", "husk-directories"  # the second as in native/loader/directories.h
 
@@ -47,6 +49,7 @@ class NameCache:
         # so far.
         self._mixed: dict[tuple[int, bytes], tuple[Dir, int]] = {}
         self._taught: set[int] = set()
+        self._hidden = False  # has a process hidden its memory?
         self._losses = 0
         self._made = MadeFiles(listener, vfs.state)
         self._program_homes: set[int] = set()  # directories of taught programs and interpreters
@@ -110,6 +113,13 @@ class NameCache:
                             self._teach_own(call, number, name[:cut], found[0])
         except OSError:
             pass  # as in `learn`
+
+    def learn_path(self, directory: Dir, path: bytes) -> None:
+        """It is the working directory of a program."""
+        if self.cached and directory.placeholder is not None and directory.tree.moves_are_announced:
+            with self._vfs.lock:
+                if not directory.removed and self._vfs.path_of(directory) == path:
+                    self._listener.cache_path(directory.placeholder, path)
 
     def _notice_losses(self) -> None:
         if self._losses != (losses := self._listener.cache_losses()):
@@ -290,14 +300,18 @@ class NameCache:
                 self._teach_directory(number, b"", directory)
             self._listener.cache_listing(number, stamp, records)
 
-    def opened(self, node: Node, fd: int, *, made: bool = False) -> None:
+    def opened(self, node: Node, fd: int, info: Stat | None, *, made: bool = False) -> None:
         """The guest is about to get `fd`, a descriptor of `node`, and will likely call fstat on it next. Of one that it
-        `made`, it may set the times."""
+        `made`, it may set the times. `info`: what stat said of it, if that is known."""
         if not self.cached:
             return
         try:
             host = os.fstat(fd)
             self._note_links(node, host)
+            if node.tree.is_synthetic:
+                if info is not None:
+                    self._opened_snapshot(node, info, host)
+                return
             with self._vfs.lock:  # else C may change the file's mode before this is told
                 view = node.tree.handle_view(node, host.st_dev, host.st_ino)
                 if view is not None and made and not node.tree.writes_to_host:
@@ -306,6 +320,16 @@ class NameCache:
                     self._listener.cache_handle(host.st_dev, host.st_ino, view.showing)
         except OSError:
             pass  # the file is open, perhaps new: a failure to teach must not fail the call
+
+    def _opened_snapshot(self, node: Node, info: Stat, host: os.stat_result) -> None:
+        place = node.tree.name_of(node)
+        only_tid = node.tree.lasting_stat(node, info)
+        if place is None or only_tid is None or not leads_back(path_of(*place), host.st_dev):
+            return
+        info.size, info.blocks = host.st_size, host.st_blocks
+        with self._vfs.lock:
+            if not only_tid or not self._hidden:
+                self._listener.cache_handle(host.st_dev, host.st_ino, given_view(info).showing, only_tid)
 
     def opened_path(self, node: Node, fd: int) -> None:
         """The same for one that was opened with O_PATH."""
@@ -318,10 +342,24 @@ class NameCache:
         if self._usr is not None and several and node.tree is not self._usr:
             self._listener.cache_links()
 
-    def held_device(self, host: HostStat, found: Stat) -> None:
-        """/dev/null is the standard input of many programs, and its stat never changes."""
-        if self.cached and os.major(found.rdev) == MEMORY_DEVICES:
-            self._listener.cache_handle(host.dev, host.ino, given_view(found).showing)
+    def held_constant(self, host: os.stat_result, found: Stat) -> None:
+        """/dev/null is the standard input of many programs, and its stat never changes. Nor does that of the host's own
+        files in /proc."""
+        lasts = os.major(found.rdev) == MEMORY_DEVICES if st.S_ISCHR(found.mode) else st.S_ISREG(found.mode)
+        if self.cached and lasts:
+            self._listener.cache_handle(host.st_dev, host.st_ino, given_view(found).showing)
+
+    def held_unknown(self, link: bytes, host: os.stat_result, showing: Showing | None) -> None:
+        """A file that husk was started with, as its standard output perhaps, and that no tree shows. What is mounted,
+        and the file's name on the host, tell which tree shows it: C compares the name."""
+        if self.cached and showing is not None and link[:1] == b"/" and not link.startswith(b"/dev/"):
+            self._listener.cache_handle(host.st_dev, host.st_ino, showing, 0, link)
+
+    def hide_memory(self) -> None:
+        """A process is about to hide its memory. Then its files in /proc are root's, those that are open, too."""
+        with self._vfs.lock:
+            self._hidden = True
+            self._listener.cache_forget(NO_DIRECTORY, False, False, False)
 
     def learn_program(
         self, call: Call, name: bytes, program: Program, info: bytes, *, named: bool, unasked: bool

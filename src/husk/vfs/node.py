@@ -202,7 +202,7 @@ class Node:
     """An inode. `kind` is the S_IF* part of its mode and never changes.
 
     `is_upper`: it lives in the box's own layer, so only its node knows what it is called now. `is_terminal`:
-    the slave side of a pseudo-terminal. `is_constant`: what stat says of it never changes.
+    the slave side of a pseudo-terminal. `is_constant`: what stat says of it never changes, but for an open file's size.
     """
 
     __slots__ = ("kind", "tree")
@@ -299,6 +299,8 @@ class Tree:
     writes_to_host: bool = False  # what a guest writes changes a host file that is not the box's own
     keeps_acls: bool = False  # has POSIX ACLs, with the box's own ids
     cacheable_by_name: bool = False  # `node_view` may answer for single names of a directory
+    moves_are_announced: bool = False  # the path of a directory changes only with an announcement
+    is_synthetic: bool = False  # husk makes up its names: the name cache is taught none of them
     root: Dir
 
     # -- names -------------------------------------------------------------------------------------------------
@@ -528,6 +530,11 @@ class Tree:
 
     def handle_view(self, node: Node, dev: int, ino: int) -> HostView | None:
         """What fstat on a descriptor of `node` shows; `dev` and `ino` are those of the open host file."""
+        return None
+
+    def lasting_stat(self, node: Node, info: Stat) -> int | None:
+        """Does stat always say `info` of an open snapshot of `node`, but for its size? 0: always; else as long as this
+        host thread asks. None: it may change."""
         return None
 
     def own_file_views(self, directory: Dir, most: int) -> list[tuple[bytes, HostView]] | None:

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from husk.vfs.access.landlock_rules import Domain
     from husk.vfs.mount_table import MountTable
-    from husk.vfs.node import Context, Node
+    from husk.vfs.node import Context, Node, Stat
     from husk.vfs.placeholders import Placeholders
     from husk.vfs.running_programs import RunningPrograms
     from husk.vfs.walk import Trail, Walker
@@ -27,12 +27,23 @@ WANTS = (READ, WRITE, READ | WRITE, READ | WRITE)  # by access mode; 3 asks for 
 class Opened:
     """`host_fd` belongs to the caller. `without`: Landlock rights that the open file must lack. For a FIFO whose
     opening may block it is an O_PATH descriptor, and `fifo_flags` (else -1) are the flags to open it with
-    (`Context.open_fifo`), without holding the vfs's lock. `made`: the file is new, and its name is noted."""
+    (`Context.open_fifo`), without holding the vfs's lock. `made`: the file is new, and its name is noted. `info`: what
+    stat said of a file that was opened for reading."""
 
-    __slots__ = ("fifo_flags", "host_fd", "made", "node", "without")
+    __slots__ = ("fifo_flags", "host_fd", "info", "made", "node", "without")
 
-    def __init__(self, host_fd: int, node: Node, fifo_flags: int = -1, without: int = 0, *, made: bool = False) -> None:
+    def __init__(
+        self,
+        host_fd: int,
+        node: Node,
+        fifo_flags: int = -1,
+        without: int = 0,
+        *,
+        made: bool = False,
+        info: Stat | None = None,
+    ) -> None:
         self.host_fd, self.node, self.fifo_flags, self.without, self.made = host_fd, node, fifo_flags, without, made
+        self.info = info
 
 
 class Opening:
@@ -209,4 +220,4 @@ class Opening:
                 return Opened(ctx.open_fifo(pin, flags), node)
             finally:
                 os.close(pin)
-        return Opened(tree.open(ctx, node, flags), node, without=without)
+        return Opened(tree.open(ctx, node, flags), node, without=without, info=info)

@@ -310,6 +310,9 @@ class FakeListener:
     def cache_handle(self, *_: object) -> None:
         pass
 
+    def cache_path(self, *_: object) -> None:
+        pass
+
     def begun(self, tgid: int) -> None:
         pass
 

@@ -41,7 +41,9 @@ def getdents(call: Call) -> Reply:
 
 
 def getcwd(call: Call) -> Reply:
-    here = call.vfs.path_of(working_directory(call))
+    directory = working_directory(call)
+    here = call.vfs.path_of(directory)
+    call.kernel.names.learn_path(directory, here)
     if (root := call.own_root()) is not None:
         here = path_from(root, here) or b"(unreachable)" + here
     text = here + b"\0"

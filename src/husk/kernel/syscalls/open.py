@@ -121,7 +121,7 @@ def _open(call: Call, dirfd: int, name: bytes, flags: int, mode: int, resolve: i
     if flags & os.O_PATH:
         call.kernel.names.opened_path(opened.node, opened.host_fd)
         return _give_path(call, opened.host_fd, cloexec=cloexec)
-    call.kernel.names.opened(opened.node, opened.host_fd, made=opened.made)
+    call.kernel.names.opened(opened.node, opened.host_fd, opened.info, made=opened.made)
     shared = bool(flags & os.O_ACCMODE) or opened.node.kind == st.S_IFIFO or call.kernel.names.watched
     return GiveFd(opened.host_fd, cloexec=cloexec, alone=shared)
 

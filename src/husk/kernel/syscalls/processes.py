@@ -147,6 +147,8 @@ def prctl(call: Call) -> Reply:
         return call.kernel.tasks.dumpable(call.tid)
     if call.args[1] > 1:  # the filter compares 32 bits
         raise OSError(errno.EINVAL, "neither hidden nor shown")
+    if not call.args[1]:
+        call.kernel.names.hide_memory()
     call.kernel.inherited.change(call.raw.tgid(), dumpable=call.args[1], dumpable_at=arguments_at(call.tid))
     return 0
 

@@ -8,7 +8,18 @@ import os
 import stat as st
 
 from husk.abi.structs import pack_stat, pack_statfs, pack_statx
-from husk.kernel.call import AT_FDCWD, Call, Reply, held_node, i32, path, start_dir, u32, working_directory
+from husk.kernel.call import (
+    AT_FDCWD,
+    Call,
+    Reply,
+    held_node,
+    i32,
+    identified,
+    path,
+    start_dir,
+    u32,
+    working_directory,
+)
 from husk.kernel.fd_tables import stat_held
 from husk.vfs.node import Node, Stat
 
@@ -115,8 +126,10 @@ def _find(call: Call, dirfd: int, name: bytes, flags: int) -> Stat:
 
 
 def _stat_fd(call: Call, fd: int) -> Stat:
-    node = held_node(call, fd)
+    node, link, held = identified(call, fd)
     if node is None:
+        if st.S_ISREG(held.st_mode):
+            call.kernel.names.held_unknown(link, held, call.kernel.identity.showing(held.st_dev))
         return stat_held(call, fd)
     try:
         found = call.vfs.stat_node(call, node)
@@ -124,14 +137,14 @@ def _stat_fd(call: Call, fd: int) -> Stat:
         found = stat_held(call, fd)
         found.dev = node.tree.dev
         return found
-    if node.is_constant:
-        call.kernel.names.held_device(call.raw.fd_stat(fd), found)
     if node.kind == st.S_IFREG:
         # The descriptor may hold the file as it was before copy-up or after its name was gone: content is the host's.
         host = call.raw.fd_stat(fd)
         # The stand-in for an O_PATH descriptor is empty, so its size means nothing.
         if host.size or not call.vfs.state.is_path_only(call.raw.fd_link(fd)):
             found.size, found.blocks = host.size, host.blocks
+    if node.is_constant and not call.vfs.state.is_path_only(link):
+        call.kernel.names.held_constant(held, found)
     return found
 
 

@@ -33,6 +33,7 @@ PyObject *fast_py_cache_identity(Listener *self, PyObject *args);
 PyObject *fast_py_cache_learn(Listener *self, PyObject *args);
 PyObject *fast_py_cache_image(Listener *self, PyObject *args);
 PyObject *fast_py_cache_handle(Listener *self, PyObject *args);
+PyObject *fast_py_cache_path(Listener *self, PyObject *args);
 PyObject *fast_py_cache_listing(Listener *self, PyObject *args);
 PyObject *fast_py_cache_forget(Listener *self, PyObject *args);
 PyObject *fast_py_cache_watched(Listener *self, PyObject *noargs);

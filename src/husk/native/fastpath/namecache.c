@@ -106,6 +106,10 @@ void fast_cache_forget_all(struct fast_cache *cache)
     for (size_t i = 0; cache->known && i < FAST_BUCKETS; i++)
         while (cache->buckets[i])
             drop(cache, cache->buckets[i]);
+    for (size_t i = 0; i < FAST_PATHS; i++) {
+        free(cache->paths[i].text);
+        cache->paths[i].text = NULL;
+    }
     cache->starts.epoch++;
 }
 
@@ -171,6 +175,8 @@ void fast_cache_remember_made(struct fast_cache *cache, const struct fast_showin
     slot->dev = host->st_dev;
     slot->ino = host->st_ino;
     slot->born_ns = born_ns;
+    slot->only_tid = 0;
+    slot->name = 0;
     slot->showing = *showing;
     __atomic_store_n(&slot->generation, cache->generation, __ATOMIC_SEQ_CST);
     if (slot->ambiguous || !host->st_mode) /* Python tells a file's number alone */
@@ -192,6 +198,23 @@ const struct fast_file *fast_cache_find_file(struct fast_cache *cache, const str
                    slot->ino == host->st_ino && !slot->ambiguous
                ? slot
                : NULL;
+}
+
+static uint64_t hash_name(const char *name, size_t size)
+{
+    uint64_t hash = HUSK_HASH_BEGIN;
+    for (size_t i = 0; i < size; i++)
+        hash = husk_hash_step(hash, name[i]);
+    return hash | 1;
+}
+
+bool fast_file_is_meant(const struct fast_file *file, pid_t tid, const char *link)
+{
+    char name[600];
+    if (file->only_tid && file->only_tid != tid)
+        return false;
+    ssize_t size = file->name ? readlink(link, name, sizeof name) : 0;
+    return !file->name || (size > 0 && (size_t)size < sizeof name && hash_name(name, (size_t)size) == file->name);
 }
 
 /* ---- what Python teaches ----------------------------------------------------------------------------------------- */
@@ -344,8 +367,12 @@ PyObject *fast_py_cache_handle(Listener *self, PyObject *args)
 {
     unsigned long long dev, ino;
     PyObject *shown;
+    int only_tid = 0;
+    const char *name = "";
+    Py_ssize_t size = 0;
     struct fast_showing showing;
-    if (!PyArg_ParseTuple(args, "KKO:cache_handle", &dev, &ino, &shown) || !fast_parse_showing(shown, &showing))
+    if (!PyArg_ParseTuple(args, "KKO|iy#:cache_handle", &dev, &ino, &shown, &only_tid, &name, &size) ||
+        !fast_parse_showing(shown, &showing))
         return NULL;
     struct fast_cache *cache = self->cache;
     if (!cache)
@@ -354,6 +381,30 @@ PyObject *fast_py_cache_handle(Listener *self, PyObject *args)
     Py_BEGIN_ALLOW_THREADS
     pthread_rwlock_wrlock(&cache->lock);
     fast_cache_remember_file(cache, &showing, &host);
+    handle_slot(cache, &host)->only_tid = only_tid;
+    handle_slot(cache, &host)->name = size ? hash_name(name, (size_t)size) : 0;
+    pthread_rwlock_unlock(&cache->lock);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+PyObject *fast_py_cache_path(Listener *self, PyObject *args)
+{
+    unsigned number;
+    const char *path;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "Iy#:cache_path", &number, &path, &size))
+        return NULL;
+    struct fast_cache *cache = self->cache;
+    char *text = cache ? malloc((size_t)size + 1) : NULL;
+    if (!text)
+        Py_RETURN_NONE;
+    memcpy(text, path, (size_t)size + 1);
+    Py_BEGIN_ALLOW_THREADS
+    pthread_rwlock_wrlock(&cache->lock);
+    struct fast_path *known = &cache->paths[number % FAST_PATHS];
+    free(known->text);
+    *known = (struct fast_path){.number = number, .size = (uint32_t)size + 1, .text = text};
     pthread_rwlock_unlock(&cache->lock);
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;

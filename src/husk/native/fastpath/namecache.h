@@ -75,6 +75,8 @@ struct fast_file {
     uint64_t dev, ino, generation;
     int64_t born_ns; /* of a file that C made; else 0 */
     bool ambiguous;  /* it was opened through several mounts, which show it as different files */
+    pid_t only_tid;  /* the answer is right while this thread asks; 0: whoever asks */
+    uint64_t name;   /* hash of the name that /proc must show for its descriptors; 0: any */
     struct fast_showing showing;
 };
 
@@ -119,6 +121,14 @@ struct fast_starts {
     struct fast_place told[FAST_PLACES]; /* the same by device, in the place of the mount, as guests tell them */
 };
 
+/* The path of a directory that has a placeholder, for getcwd. */
+#define FAST_PATHS 256
+struct fast_path {
+    uint32_t number;         /* of the placeholder */
+    uint32_t size;           /* with the NUL */
+    char *text;              /* owned; NULL: none was taught */
+};
+
 /* direct.c: what guests look up themselves. */
 struct fast_direct {
     struct husk_directories *table; /* owned: husk's mapping; NULL: there is none */
@@ -143,6 +153,7 @@ struct fast_cache {
     struct fast_programs *programs; /* owned */
     struct fast_held held;
     struct fast_starts starts;
+    struct fast_path paths[FAST_PATHS];
     struct fast_direct direct;
     struct fast_layer *layer; /* owned; NULL: no memory */
     atomic_uint losses;    /* how often C itself forgot everything */
@@ -171,6 +182,8 @@ const struct fast_file *fast_cache_find_file(struct fast_cache *cache, const str
 void fast_cache_remember_file(struct fast_cache *cache, const struct fast_showing *showing, const struct stat *host);
 void fast_cache_remember_made(struct fast_cache *cache, const struct fast_showing *showing, const struct stat *host,
                               int64_t born_ns);
+/* Is what is known of an open file the answer for this descriptor? `link` is its link in /proc. */
+bool fast_file_is_meant(const struct fast_file *file, pid_t tid, const char *link);
 /* C has removed it: the host may give its inode number to another file. Who remembers a file that C may remove looks
  * afterwards whether it still has a name. */
 void fast_cache_forget_file(struct fast_cache *cache, const struct stat *host);

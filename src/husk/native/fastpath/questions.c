@@ -145,6 +145,8 @@ static bool stat_fd(struct fast_cache *cache, const struct fast_asker *asker, in
         return false;
     const struct fast_file *known = S_ISREG(s.st_mode) ? fast_direct_opened(cache, link, &s)
         : S_ISCHR(s.st_mode) ? fast_cache_find_file(cache, &s) : NULL;
+    if (known && !fast_file_is_meant(known, asker->tid, link))
+        return false;
     if (!known && S_ISREG(s.st_mode))
         known = stat_open_image_file(cache, link, &s);
     const struct fast_showing pipe = {.manner = FAST_AS_HOST, .dev = (uint32_t)s.st_dev, .uid_from = cache->host_uid,
@@ -153,7 +155,8 @@ static bool stat_fd(struct fast_cache *cache, const struct fast_asker *asker, in
     if (known && needs_birth_time(&known->showing, wanted))
         return false;
     if (known) {
-        fast_direct_give(cache, &known->showing, &s);
+        if (!known->name) /* else guests would have to look at the name */
+            fast_direct_give(cache, &known->showing, &s);
         fast_show(&known->showing, &s);
     } else if (S_ISFIFO(s.st_mode) && s.st_dev == cache->pipe_dev)
         fast_show(&pipe, &s);
@@ -213,6 +216,18 @@ static bool read_link(struct fast_cache *cache, const struct fast_asker *asker, 
     return give(reply, text, n > room ? room : n, n > room ? room : n);
 }
 
+static bool get_cwd(struct fast_cache *cache, const struct fast_asker *asker, uint64_t room, struct fast_reply *reply)
+{
+    uint32_t number;
+    /* What is watched has a mirror, which the host may take away. */
+    if (cache->watched || !fast_start(cache, asker, AT_FDCWD, &number))
+        return false;
+    const struct fast_path *known = &cache->paths[number % FAST_PATHS];
+    if (!known->text || known->number != number || known->size > room || known->size > sizeof reply->data)
+        return false;
+    return give(reply, known->text, known->size, known->size);
+}
+
 /* newfstatat and statx. `wanted` is statx's mask, or 0. */
 static bool stat_at(struct fast_cache *cache, const struct fast_asker *asker, int dirfd, uint64_t name, uint32_t flags,
                     uint32_t wanted, struct fast_reply *reply)
@@ -259,6 +274,9 @@ bool fast_ask(struct fast_cache *cache, const struct fast_asker *asker, int nr, 
         return !(a[ARG_faccessat2_flags] & ~(uint64_t)AT_EACCESS) &&
                access_name(cache, asker, (int)a[ARG_faccessat2_dfd], a[ARG_faccessat2_filename],
                            (uint32_t)a[ARG_faccessat2_mode], reply);
+    case SYS_getcwd:
+        reply->to = a[ARG_getcwd_buf];
+        return get_cwd(cache, asker, a[ARG_getcwd_size], reply);
     case SYS_readlink:
         reply->to = a[ARG_readlink_buf];
         return read_link(cache, asker, AT_FDCWD, a[ARG_readlink_path], (int)a[ARG_readlink_bufsiz], reply);

@@ -52,6 +52,7 @@ class LayeredTree(Tree):
     host_backed = True
     keeps_acls = True
     cacheable_by_name = True
+    moves_are_announced = True
 
     def __init__(
         self,

@@ -178,6 +178,16 @@ class ProcTree(SynthTree):
             host.st_ctime_ns,
         )
 
+    def lasting_stat(self, node: Node, info: Stat) -> int | None:
+        """Of a file of a process, as long as its first thread asks: then the process has not ended. Its owner would be
+        another one if it hid its memory (`NameCache.hide_memory`), or became another user."""
+        if not isinstance(node, TaskFile):
+            return super().lasting_stat(node, info)
+        task, tasks = node.task, self.view.tasks
+        owner = self.view.creds.uid, self.view.creds.gid
+        stays = node.part is task and not task.thread and tasks.ids_of(task.host) is None
+        return task.host if stays and (info.uid, info.gid) == owner else None
+
     def set_mode(self, ctx: Context, node: Node, mode: int) -> None:
         raise OSError(errno.EPERM, "modes in /proc are fixed")
 

@@ -50,6 +50,8 @@ class SynthFile(Node):
 
     __slots__ = ("ino", "make", "mode", "name", "parent")
 
+    is_constant = True
+
     def __init__(
         self, tree: Tree, parent: Dir, name: bytes, ino: int, make: Callable[[], bytes] | bytes, mode: int
     ) -> None:
@@ -71,6 +73,7 @@ class SynthTree(Tree):
     """A tree of SynthDir, SynthFile and SynthLink, owned by root. Subclasses add nodes and ask here for the rest."""
 
     stable_modes = True
+    is_synthetic = True
 
     def __init__(self, dev: int, *, mode: int = 0o555, fill: Fill | None = None) -> None:
         """`mode` and `fill` are the root's."""
@@ -169,6 +172,9 @@ class SynthTree(Tree):
             return node.target
         raise OSError(errno.EINVAL, "not a symbolic link")
 
+    def lasting_stat(self, node: Node, info: Stat) -> int | None:
+        return 0 if isinstance(node, SynthFile) else None
+
     # -- from a descriptor back to its node ----------------------------------------------------------------------
     def name_of(self, node: Node) -> tuple[Dir, bytes] | None:
         if isinstance(node, (SynthFile, SynthLink)):
@@ -245,6 +251,12 @@ def is_snapshot(link: bytes, dev: int) -> bool:
     """Is an open file of this name and device a snapshot, or a memfd that a guest labelled like one? No directory of
     the host shows it, whatever its path is."""
     return link.startswith(_SNAPSHOT_LINK) and dev in _snapshot_devices
+
+
+def leads_back(path: bytes, dev: int) -> bool:
+    """Is a file of this device, opened by this path, a snapshot whose label has room for the path? Else nothing leads
+    from it back to the node."""
+    return dev in _snapshot_devices and len(SNAPSHOT_LABEL) + len(path) <= _LABEL_MAX
 
 
 def note(path: bytes, flags: int) -> int:
