@@ -120,9 +120,10 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.parametrize("cached", [True, False], ids=["on", "off"])
 def test_the_cache_answers(tmp_path: Path, asked: list[int], cached: bool) -> None:
     """Else the test above proves nothing."""
-    fstat, newfstatat, getcwd = 5, 262, 79
+    fstat, newfstatat, getcwd, openat = 5, 262, 79, 257
     program = "import os\nfor _ in range(200):\n os.fstat(0), os.getcwd()\n fd = os.open('/proc/self/maps', 0)\n"
     program += " os.fstat(fd), os.close(fd)\n fd = os.open('/proc/meminfo', 0)\n os.fstat(fd), os.close(fd)\n"
+    program += " try: os.open('/sys/fs/cgroup/none', 0)\n except FileNotFoundError: pass\n"
     (tmp_path / "cow").mkdir()
     policy = Policy(["/usr/bin/python3", "-c", program])
     policy.mounts.append(Mount(str(tmp_path / "cow"), "/work", "cow"))
@@ -133,6 +134,8 @@ def test_the_cache_answers(tmp_path: Path, asked: list[int], cached: bool) -> No
         streams = (null.fileno() if os.geteuid() == 0 else given.fileno(), null.fileno(), null.fileno())
         result = Runner(policy, Events(None, None, collect=not cached), streams).run()
     assert result.exit_code == 0 and not result.faults
+    opened = asked.count(openat)
+    assert (opened < 480) if cached else (opened >= 600), opened
     for call, most in ((fstat, 600), (getcwd, 200)):
         count = asked.count(call) + (asked.count(newfstatat) if call == fstat else 0)
         assert (count < most // 10) if cached else (count >= most), (call, count)

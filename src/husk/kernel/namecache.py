@@ -48,6 +48,7 @@ class NameCache:
         # The same for directories with names of the box's own, which are taught one by one; and how many were asked for
         # so far.
         self._mixed: dict[tuple[int, bytes], tuple[Dir, int]] = {}
+        self._barren: set[tuple[int, bytes]] = set()  # the same for keys and names of which nothing can be taught
         self._taught: set[int] = set()
         self._hidden = False  # has a process hidden its memory?
         self._losses = 0
@@ -135,6 +136,8 @@ class NameCache:
         cut = name.rfind(b"/") + 1
         if not self.cached or name[cut:] in (b"", b".") or name == b"..":
             return
+        if not is_directory and ((number, name[:cut]) in self._barren or (number, name) in self._barren):
+            return
         with self._vfs.lock:
             self._notice_losses()
             # Then it does not matter where its name lies: in a directory that the box has changed, or in none (`..`).
@@ -157,6 +160,9 @@ class NameCache:
                     self._teach_absent(call, number, start, name[:cut])
                     return
                 there = found[0]
+                if there.tree.is_synthetic:
+                    self._teach_synthetic(call, number, name, there, name[cut:])
+                    return
                 if not self._teach_directory(number, name[:cut], *found):
                     if there.tree.cacheable_by_name:
                         if len(self._mixed) >= DIRECTORIES_MAX:
@@ -205,6 +211,9 @@ class NameCache:
             if found is None:
                 continue
             directory, asked = found
+            if directory.tree.is_synthetic:
+                self._note_barren(number, key)
+                return
             view = directory.tree.names_view(directory)
             rest = [word for word in words[end:] if word]
             if not rest or len(rest[0]) > NAME_MAX or rest[0] in (b".", b".."):
@@ -221,6 +230,23 @@ class NameCache:
             except OSError:
                 pass
             return
+
+    def _teach_synthetic(self, call: Context, number: int, name: bytes, directory: Dir, last: bytes) -> None:
+        """A name in a tree that husk makes up. If names there neither come nor go, those that are missing can be
+        taught, and nothing else of them, until something is mounted."""
+        if not directory.tree.constant_names:
+            self._note_barren(number, name[: len(name) - len(last)])
+            return
+        try:
+            directory.tree.lookup(call, directory, last)
+            self._note_barren(number, name)
+        except FileNotFoundError:
+            self._tell(number, name, directory, MISSING, b"")
+
+    def _note_barren(self, number: int, key: bytes) -> None:
+        if len(self._barren) >= DIRECTORIES_MAX:
+            self._barren.clear()
+        self._barren.add((number, key))
 
     def _teach_directory(self, number: int, key: bytes, directory: Dir, asked: bytes = b"") -> bool:
         """False: not all of its names are the host's. The host is `asked` for that name, if it is not the plain one."""
@@ -393,6 +419,7 @@ class NameCache:
             self._listener.cache_forget(0, True, directory.tree.hard_links_changed, True)
             self._settled.clear()
             self._mixed.clear()
+            self._barren.clear()
             self._taught.clear()
             self._program_homes.clear()
             self._made.forget(None)

@@ -300,6 +300,7 @@ class Tree:
     keeps_acls: bool = False  # has POSIX ACLs, with the box's own ids
     cacheable_by_name: bool = False  # `node_view` may answer for single names of a directory
     moves_are_announced: bool = False  # the path of a directory changes only with an announcement
+    constant_names: bool = False  # none ever comes or goes
     is_synthetic: bool = False  # husk makes up its names: the name cache is taught none of them
     root: Dir
 

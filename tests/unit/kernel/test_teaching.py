@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from husk.vfs.proc.proc_tree import ProcTree
+from husk.vfs.synth.sysfs import SysTree
 from tests.unit.kernel.fakes import Guest
 
 
@@ -30,3 +32,25 @@ def test_looks_at_a_large_part_of_a_directory_teach_all_of_it_once(guest: Guest)
     found = taught_for(guest, files=300, asked=60)
     assert len(set(found)) >= 300
     assert len(found) <= 300 + 60
+
+
+def test_names_that_sys_lacks_are_taught_and_nothing_else_of_it(guest: Guest) -> None:
+    guest.vfs.mount(SysTree(dev=77), b"/sys")
+    guest.vfs.mount(ProcTree(lambda: guest.kernel.tasks, list, guest.creds, dev=78), b"/proc")
+    guest.listener.taught.clear()
+    room = guest.memory.put(bytes(144))
+    for _ in range(3):
+        for name in (b"/sys/class/net/none", b"/sys/class/net", b"/sys/none/x", b"/proc/none", b"/proc/version"):
+            guest.answer(guest.make("stat", guest.text(name), room))
+    taught = [key for _, key, *_ in guest.listener.taught]
+    assert set(taught) <= {b"/sys/class/net/none", b"/sys", b"/proc"} and b"/sys/class/net/none" in taught
+
+
+def test_a_mount_in_a_tree_of_which_nothing_was_taught(guest: Guest) -> None:
+    guest.vfs.mount(SysTree(dev=77), b"/sys")
+    room = guest.memory.put(bytes(144))
+    for _ in range(2):
+        guest.answer(guest.make("stat", guest.text(b"/sys/class/net/none"), room))
+    guest.listener.forgotten.clear()
+    guest.vfs.mount(SysTree(dev=79), b"/sys/class")
+    assert any(owner == 0 for owner, *_ in guest.listener.forgotten)

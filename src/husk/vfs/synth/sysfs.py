@@ -84,6 +84,7 @@ _EMPTY = (b"block", b"class/block", b"class/tty", b"dev/block", b"dev/char", b"f
 class SysTree(SynthTree):
     fstype = b"sysfs"
     read_only = True
+    constant_names = True
 
     def __init__(self, *, dev: int) -> None:
         super().__init__(dev)
