@@ -201,6 +201,26 @@ static void missing(void)
 {
     static const char *const names[] = {"/sys/fs/cgroup//memory.max", "/sys/fs/cgroup/none", "/sys/none/none", "/sys/class/none",
                                         "/proc/none", "/proc/self/none", "/proc/0/maps", "/dev/none", "/proc/meminfo/none"};
+    static const char *const there[] = {"/dev/null", "/dev/null/", "/dev/urandom", "/dev/fd", "/dev", "/proc/meminfo", "/proc/version",
+                                        "/proc/self", "/proc/self/maps", "/sys/class/net/lo/mtu", "/sys/class", "/dev/shm"};
+    for (int round = 0; round < 3; round++)
+        for (unsigned i = 0; i < sizeof there / sizeof *there; i++) {
+            struct stat s;
+            char text[64];
+            for (int follow = 0; follow < 2; follow++)
+                if (fstatat(AT_FDCWD, there[i], &s, follow ? 0 : AT_SYMLINK_NOFOLLOW))
+                    say("  %s = %s", there[i], errname(errno));
+                else
+                    say("  %s = %o links=%ld %s:%s %lld blksize=%ld rdev=%llx ino=%s", there[i], s.st_mode,
+                        (long)s.st_nlink, who(s.st_uid, getuid()), who(s.st_gid, getgid()), (long long)s.st_size,
+                        (long)s.st_blksize, (unsigned long long)s.st_rdev, s.st_ino ? "some" : "0");
+            OK(readlink(there[i], text, sizeof text));
+            for (int mode = 0; mode < 8; mode++)
+                STEP(access(there[i], mode));
+            OK(chmod(there[i], 0777));
+            OK(truncate(there[i], 0));
+            OK(utimensat(AT_FDCWD, there[i], NULL, 0));
+        }
     for (int round = 0; round < 3; round++)
         for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
             struct stat s;

@@ -14,7 +14,7 @@ from husk.kernel.straight_names import links_on_the_way, straight
 from husk.vfs.host_view import MISSING, given_view
 from husk.vfs.layer.inodes import LayerDir
 from husk.vfs.node import ROOT_CONTEXT, Dir, Stat
-from husk.vfs.synth.synth_tree import leads_back, path_of
+from husk.vfs.synth.synth_tree import SynthDir, leads_back, path_of
 from husk.vfs.walk import NAME_MAX
 
 TYPE_CHECKING = False
@@ -125,6 +125,7 @@ class NameCache:
     def _notice_losses(self) -> None:
         if self._losses != (losses := self._listener.cache_losses()):
             self._losses = losses
+            self._barren.clear()
             self._settled.clear()
             self._mixed.clear()
 
@@ -232,16 +233,21 @@ class NameCache:
             return
 
     def _teach_synthetic(self, call: Context, number: int, name: bytes, directory: Dir, last: bytes) -> None:
-        """A name in a tree that husk makes up. If names there neither come nor go, those that are missing can be
-        taught, and nothing else of them, until something is mounted."""
-        if not directory.tree.constant_names:
+        """A name in a tree that husk makes up. Files whose attributes never change can be taught, but not opened; and
+        missing names, where none ever comes. All of it holds until something is mounted."""
+        if not isinstance(directory, SynthDir):
             self._note_barren(number, name[: len(name) - len(last)])
             return
         try:
-            directory.tree.lookup(call, directory, last)
-            self._note_barren(number, name)
+            node = directory.tree.lookup(call, directory, last)
         except FileNotFoundError:
-            self._tell(number, name, directory, MISSING, b"")
+            if directory.tree.constant_names:
+                self._tell(number, name, directory, MISSING, b"")
+                return
+        else:
+            if node.is_constant:
+                self._tell(number, name, directory, given_view(node.tree.stat(ROOT_CONTEXT, node)), b"")
+        self._note_barren(number, name)
 
     def _note_barren(self, number: int, key: bytes) -> None:
         if len(self._barren) >= DIRECTORIES_MAX:
