@@ -15,7 +15,7 @@ UNASKED = b"/husk-run"  # below it programs have the names by which guests execu
 
 def _read(host_pid: int, offset: int, size: int) -> bytes | None:
     try:
-        fd = os.open(f"/proc/{host_pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+        fd = _open(host_pid)
     except OSError:
         return None
     try:
@@ -26,15 +26,26 @@ def _read(host_pid: int, offset: int, size: int) -> bytes | None:
         os.close(fd)
 
 
+def _open(host_pid: int) -> int:
+    return os.open(b"/proc/%d/mem" % host_pid, os.O_RDONLY | os.O_CLOEXEC)
+
+
 def exe_of(host_pid: int) -> tuple[bytes, tuple[int, int]] | None:
     """The virtual path of a process's program at the time of its execve, and the file's identity."""
-    head = _read(host_pid, 0, 0x30)
-    if head is None or int.from_bytes(head[:4], "little") != MAGIC:
+    try:
+        fd = _open(host_pid)
+    except OSError:
         return None
-    length = int.from_bytes(head[EXE_LEN_AT : EXE_LEN_AT + 4], "little")
-    path = _read(host_pid, EXE_AT, length) if 0 < length <= 4096 else None
-    if path is None:
+    try:
+        head = os.pread(fd, 0x30, DATA)
+        length = int.from_bytes(head[EXE_LEN_AT : EXE_LEN_AT + 4], "little")
+        if int.from_bytes(head[:4], "little") != MAGIC or not 0 < length <= 4096:
+            return None
+        path = os.pread(fd, length, DATA + EXE_AT)
+    except OSError:
         return None
+    finally:
+        os.close(fd)
     identity = head[IDENTITY_AT : IDENTITY_AT + 16]
     return path, (int.from_bytes(identity[:8], "little"), int.from_bytes(identity[8:], "little"))
 
