@@ -155,7 +155,7 @@ static bool stat_fd(struct fast_cache *cache, const struct fast_asker *asker, in
     if (known && needs_birth_time(&known->showing, wanted))
         return false;
     if (known) {
-        if (!known->name) /* else guests would have to look at the name */
+        if (!known->name && !known->only_tid) /* else guests would have to look at more than the file */
             fast_direct_give(cache, &known->showing, &s);
         fast_show(&known->showing, &s);
     } else if (S_ISFIFO(s.st_mode) && s.st_dev == cache->pipe_dev)
