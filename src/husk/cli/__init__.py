@@ -7,6 +7,7 @@ import os
 import sys
 
 from husk.cli.output import say, say_as_is
+from husk.cli.start.module_finder import find_quickly
 from husk.sandbox.stdio.std_fds import open_missing_std_fds
 
 TYPE_CHECKING = False
@@ -57,6 +58,7 @@ COMMANDS = {
 def main_of_process() -> None:
     """Does not return. Taking the interpreter down costs a run one part in twenty, and frees what the host frees
     anyway. It is left out where no module waits for it."""
+    find_quickly()
     code = main()
     if "threading" in sys.modules or "atexit" in sys.modules:
         sys.exit(code)

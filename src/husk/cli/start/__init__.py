@@ -1,0 +1,1 @@
+"""cli: what makes a cold start quick: finding modules (`module_finder`)."""
