@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # command: (file of its row below cli/options, its module with a `main(words) -> exit code`, or module:function).
 # The row is named like the command, in capitals.
 COMMANDS = {
-    "run": ("run_options", "cmd_run"),
+    "run": ("run_options", "start.begin_run"),
     "shell": ("run_options", "cmd_shell"),
     "init": ("profile_options", "profiles.cmd_profiles:init"),
     "trust": ("profile_options", "profiles.cmd_profiles:trust_file"),

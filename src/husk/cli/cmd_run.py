@@ -1,4 +1,5 @@
-"""cli: `husk run`. It is on the path of every start: each import here makes every run slower."""
+"""cli: `husk run`, once all that it needs is imported. It is on the path of every start: each import here makes every
+run slower. Not here: what comes before that (start/begin_run.py)."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import _signal  # type: ignore[import-not-found]  # the bare C module: `signal` 
 import _thread
 import errno
 import os
+import select  # noqa: F401  # to wait for a run takes it, and to import it while the program begins would hold that up
 import sys
 import time
 
@@ -14,14 +16,14 @@ from husk.cli.options.run_options import RUN
 from husk.cli.output import say, say_json
 from husk.cli.run_policy import RunOptions
 from husk.sandbox.errors import HuskError, UsageError
-from husk.sandbox.runner import Events, Full, Runner
+from husk.sandbox.runner import Events, Full, Prepared, Runner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from husk.sandbox.result import Result
-    from husk.sandbox.runner import Prepared
+    from husk.sandbox.start.launch_ahead import Ahead
 
 ROOM_FOR_END = 256  # bytes; the longest last line has some 200
 FORMAT = 1  # of --events: docs/formats/events.md
@@ -32,6 +34,15 @@ MOST_KEPT = 16 << 20  # bytes of each stream that --json shows; what comes after
 def main(args: list[str]) -> int:
     try:
         options = RunOptions(args)
+    except Exception as error:
+        return failed(RUN, args, error)
+    return go_on(options, args)
+
+
+def go_on(options: RunOptions, args: list[str], ahead: Ahead | None = None, ended_by: Iterable[int] = ()) -> int:
+    """`args` are the words that the options were read from. `ahead`: the box was begun meanwhile; the caller closes it.
+    `ended_by`: signals that came meanwhile."""
+    try:
         if options.help:
             from husk.cli.options.help_text import print_help
 
@@ -42,18 +53,30 @@ def main(args: list[str]) -> int:
             return detach(options, with_signals)
     except Exception as error:
         return failed(RUN, args, error)
-    return run(options, args)
-
-
-def run(options: RunOptions, args: list[str], prepared: Prepared | None = None) -> int:
-    """`args` are the words that the options were read from."""
+    if ahead is None:
+        return run(options, args, ended_by=ended_by)
     try:
-        return _run(options, prepared)
+        prepared = Prepared(ahead)
+    except Exception:
+        ahead.close()
+        return run(options, args, ended_by=ended_by)  # which fails as well, or does without
+    try:
+        return run(options, args, prepared, ended_by)
+    finally:
+        prepared.close()
+
+
+def run(
+    options: RunOptions, args: list[str], prepared: Prepared | None = None, ended_by: Iterable[int] = ()
+) -> int:
+    """`prepared` is the caller's."""
+    try:
+        return _run(options, prepared, ended_by)
     except Exception as error:
         return failed(RUN, args, error)
 
 
-def _run(options: RunOptions, prepared: Prepared | None) -> int:
+def _run(options: RunOptions, prepared: Prepared | None, ended_by: Iterable[int]) -> int:
     log = EventLog(options.events, options.policy.limits["events"]) if options.events else None
     events = Events(
         log.tell if log else None,
@@ -65,7 +88,8 @@ def _run(options: RunOptions, prepared: Prepared | None) -> int:
         events.tell_port = _say_port
     if log:
         log.begins(options.policy.argv)
-    result = with_signals(Runner(options.policy, events, keep=MOST_KEPT if options.json else 0, prepared=prepared))
+    runner = Runner(options.policy, events, keep=MOST_KEPT if options.json else 0, prepared=prepared)
+    result = with_signals(runner, ended_by)
     if log:
         log.ends(result)
     if log and log.failure:
@@ -98,8 +122,9 @@ def _run(options: RunOptions, prepared: Prepared | None) -> int:
     return HuskError.exit_code if log and log.failure and not result.exit_code else result.exit_code
 
 
-def with_signals(runner: Runner) -> Result:
-    """What a key sends is passed on to the guest, which has a session of its own; SIGTERM and SIGHUP end the box."""
+def with_signals(runner: Runner, ended_by: Iterable[int] = ()) -> Result:
+    """What a key sends is passed on to the guest, which has a session of its own; SIGTERM and SIGHUP end the box, also
+    those of `ended_by`, which came before."""
 
     def end(number: int, _frame: object) -> None:
         runner.end(number)
@@ -116,6 +141,8 @@ def with_signals(runner: Runner) -> Result:
     if runner.on_terminal:
         _signal.signal(_signal.SIGTSTP, pass_on)
         _signal.signal(_signal.SIGWINCH, lambda *_: runner.resize())
+    for number in ended_by:
+        runner.end(number)
     return runner.run(wakes)
 
 

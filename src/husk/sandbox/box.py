@@ -18,6 +18,7 @@ from husk.native import LOADER
 from husk.native._core import Listener
 from husk.sandbox.filesystem import build, furnish
 from husk.sandbox.policy import WORKDIR
+from husk.sandbox.start.orders import own_user
 from husk.sandbox.state_dir import StateDir
 from husk.sandbox.stdio.std_fds import open_missing_std_fds
 from husk.walls.namespaces import JOINED
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from husk.sandbox.plan import Plan
     from husk.sandbox.policy import Policy
     from husk.sandbox.result import Result
+    from husk.sandbox.start.launch_ahead import Ahead
+    from husk.walls.ids import Ids
 
 
 class Box:
@@ -77,10 +80,12 @@ class Box:
         kept: Keeping | None = None,
         lasting: bool = False,
         bare: bool = False,
+        ahead: Ahead | None = None,
     ) -> None:
         """`unnamed` replaces the image that the policy names. `start` is a snapshot to begin with; the box closes it.
         `kept` is the hold of a kept box that was open before; it stays the caller's if this fails. `lasting`: changes
-        may be applied to the host while the box lives. `bare`: it gets its mounts by `furnish`."""
+        may be applied to the host while the box lives. `bare`: it gets its mounts by `furnish`. `ahead`: what has been
+        begun of it, with the same plan."""
         open_missing_std_fds()
         self.plan, self.policy, self.walls = plan, plan.policy, plan.walls
         self._gone = False  # it holds nothing any more
@@ -96,12 +101,15 @@ class Box:
         self.start, self.kept = start, kept
         self.state: StateDir | None = None
         try:
-            self.state = StateDir()
+            if ahead is not None:
+                self.state, self.loader_fd = ahead.take_box()
+            else:
+                self.state = StateDir()
             if plan.policy.keep and kept is None:
                 from husk.sandbox.kept.keeping import Keeping
 
                 self.kept = Keeping(plan.policy, start.record if start is not None else None)
-            self._build(self.state, unnamed, lasting=lasting, bare=bare)
+            self._build(self.state, unnamed, ahead.ids if ahead else None, lasting=lasting, bare=bare)
         except BaseException:
             if kept is not None:
                 self.kept = None
@@ -113,7 +121,9 @@ class Box:
         """What the box began with, beyond its image."""
         return self.kept if self.kept is not None else self.start
 
-    def _build(self, state: StateDir, unnamed: Unnamed | None, *, lasting: bool, bare: bool) -> None:
+    def _build(
+        self, state: StateDir, unnamed: Unnamed | None, given: Ids | None, *, lasting: bool, bare: bool
+    ) -> None:
         policy, before = self.policy, self.before
         if policy.image:
             from husk.sandbox.image_source import ImageSource
@@ -125,7 +135,7 @@ class Box:
             self.plan = self.plan.settled()
             self.walls = self.plan.walls
         wanted = (self.source.uid, self.source.gid) if self.source and not self.source.on_host else None
-        self.ids = self.plan.ids(wanted)
+        self.ids = given or self.plan.ids(wanted)
         policy.workdir = policy.workdir or WORKDIR
         if self.kept is not None:
             self.kept.begin(policy, self.source)
@@ -143,7 +153,8 @@ class Box:
 
             path = policy.environment().get("PATH", "")
             self.programs = AllowedPrograms(self.files.vfs, map(os.fsencode, policy.programs), os.fsencode(path))
-        self.loader_fd = os.open(LOADER, os.O_RDONLY | os.O_CLOEXEC)
+        if self.loader_fd < 0:
+            self.loader_fd = os.open(LOADER, os.O_RDONLY | os.O_CLOEXEC)
 
     def furnish(self, policy: Policy) -> None:
         """A bare box is to run what this policy says, which `Policy.fits_usual_box`."""
@@ -239,7 +250,7 @@ class Box:
     @property
     def own_user(self) -> bool:
         """Does the host count the box's processes apart from the caller's?"""
-        return self.ids.switch or self.walls.user
+        return own_user(self.plan, self.ids)
 
     def keep_namespaces(self, reaper: int) -> None:
         """Those of the first run outlive it: later ones join them."""

@@ -63,14 +63,15 @@ class Plan:
         return Ids(user_namespace=self.walls.user, keep_user="user" in self.policy.weaken, wanted=wanted)
 
 
-def behind_walls(policy: Policy, attempt: Callable[[Plan], T]) -> T:
-    """`attempt` behind the best walls that stand. After NoNamespaces try again without namespaces, if that will do."""
+def behind_walls(policy: Policy, attempt: Callable[[Plan], T], *, of: Policy | None = None) -> T:
+    """`attempt` behind the best walls that stand. After NoNamespaces try again without namespaces, if that will do.
+    `of`: whose mounts say if the box may show the host's /usr, where it is told of them late."""
     policy.check_net()
     if not os.access("/proc/self/status", os.R_OK):
         raise missing("proc")
     weaken, outside = policy.weaken, policy.outside
     devices = frozenset(passed.kind for passed in policy.devices)
-    direct = _shows_usr(policy)
+    direct = _shows_usr(of or policy)
 
     def possible(*, namespaces: bool) -> Walls:
         return walls_here(

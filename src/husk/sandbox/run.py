@@ -15,12 +15,12 @@ from husk.kernel.events import watched
 from husk.native import INIT
 from husk.sandbox.errors import HuskError, missing
 from husk.sandbox.filesystem import find_program, not_started, working_directory
-from husk.sandbox.launch import Stop
+from husk.sandbox.launch import Launch, Stop
 from husk.sandbox.limits.limits import Exceeded
-from husk.sandbox.orphans import run_mark
 from husk.sandbox.plan import weakened
 from husk.sandbox.result import Result, ended_by
 from husk.sandbox.serve import Served
+from husk.sandbox.start.orders import leads_session, mark, rlimits, waiting_order
 from husk.sandbox.stdio.std_fds import may_hand_over
 from husk.walls.init_plan import ENDED, EXEC_FAILED, FAILED, REPORT, STOPPED, Order
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from husk.kernel.events import Events
     from husk.kernel.hooks import Hooks
     from husk.sandbox.box import Box
-    from husk.sandbox.launch import Launch
     from husk.sandbox.policy import Policy
+    from husk.sandbox.start.launch_ahead import Ahead
     from husk.sandbox.stdio.capture import Capture, Kept
     from husk.sandbox.stdio.streams import Streams
 
@@ -59,12 +59,13 @@ def launch(
     try:
         given = stdio if capture is None else capture.stdio
         streams = _streams(given, policy, box)
+        assert box.state is not None
         direct = box.walls.direct and not watched(events, hooks)
         order = Order(
             INIT,
             box.loader_fd,
             box.plan.filter_for(direct=direct),
-            _rlimits(box, policy),
+            rlimits(policy.limits, box.ids, own_user=box.own_user),
             given if streams is None else streams.guest,
             joined=box.joined,
             program=program,
@@ -72,8 +73,8 @@ def launch(
             env=_env(policy),
             terminal=-1 if streams is None else streams.slave,
             person=-1 if streams is None else streams.person,
-            mark=_mark(box),
-            leads=_leads_session() and (streams is None or streams.slave < 0),
+            mark=mark(box.state),
+            leads=leads_session() and (streams is None or streams.slave < 0),
             direct=direct,
         )
         served = _serve(box, order, policy, events, stop, hooks)
@@ -93,30 +94,24 @@ def launch(
     return run
 
 
-def _leads_session() -> bool:
-    """Where husk does, so would the program without husk; and no key can stop it, so that nothing is lost by it."""
-    return os.getsid(0) == os.getpid()
-
-
 class Standby:
     """A guest that waits behind every wall to be told what to run. Unless `start` gave a run, the owner calls
     `finish`."""
 
-    def __init__(self, box: Box, policy: Policy, events: Events, hooks: Hooks | None = None) -> None:
+    def __init__(
+        self, box: Box, policy: Policy, events: Events, hooks: Hooks | None = None, ahead: Ahead | None = None
+    ) -> None:
+        """`ahead`: the launch is under way already, with the order that this would give."""
         self._box, self.events, self._stop = box, events, Stop()
+        if ahead is not None:
+            self._served = Served(box, ahead.take_launch(), policy, events, self._stop, hooks)
+            return
         nothing = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         try:
-            direct = box.walls.direct and not watched(events, hooks)
-            order = Order(
-                INIT,
-                box.loader_fd,
-                box.plan.filter_for(direct=direct),
-                _rlimits(box, policy),
-                [nothing] * 3,
-                joined=box.joined,
-                mark=_mark(box),
-                leads=_leads_session(),
-                direct=direct,
+            assert box.state is not None
+            direct, limits = box.walls.direct and not watched(events, hooks), policy.limits
+            order = waiting_order(
+                box.plan, box.ids, box.state, box.loader_fd, limits, nothing, box.joined, direct=direct
             )
             self._served = _serve(box, order, policy, events, self._stop, hooks)
         finally:
@@ -218,9 +213,10 @@ def _captured(
 def _serve(box: Box, order: Order, policy: Policy, events: Events, stop: Stop, hooks: Hooks | None) -> Served:
     workdir_fd = working_directory(box.files, policy)
     try:
-        return Served(box, order, workdir_fd, policy, events, stop, hooks)
+        launch = Launch(box.walls, box.ids, order, workdir_fd)
     finally:
         os.close(workdir_fd)
+    return Served(box, launch, policy, events, stop, hooks)
 
 
 def _argv(policy: Policy) -> list[bytes]:
@@ -229,21 +225,6 @@ def _argv(policy: Policy) -> list[bytes]:
 
 def _env(policy: Policy) -> list[bytes]:
     return [os.fsencode(f"{name}={value}") for name, value in policy.environment().items()]
-
-
-def _mark(box: Box) -> int:
-    assert box.state is not None
-    return run_mark(os.path.basename(box.state.path))
-
-
-def _rlimits(box: Box, policy: Policy) -> list[tuple[int, int]]:
-    limits, ids, own_user = policy.limits, box.ids, box.own_user
-    others = 0 if ids.switch else 1  # the reaper is of the same user
-    if "processes" in limits.asked and not own_user:
-        from husk.sandbox.limits.meter import user_tasks
-
-        others += user_tasks(ids.host_uid)
-    return limits.rlimits(own_user=own_user, others=others)
 
 
 class Run:

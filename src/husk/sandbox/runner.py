@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 
 from husk.kernel.events import Events, Full
-from husk.native._core import search_library
 from husk.sandbox.box import Box
 from husk.sandbox.errors import HuskError
 from husk.sandbox.launch import Stop
@@ -16,7 +15,7 @@ from husk.sandbox.result import ended_by
 from husk.sandbox.run import Standby, collect, launch
 from husk.sandbox.stdio.std_fds import may_hand_over
 from husk.vfs.image.default_image import host_sources
-from husk.walls.gates import may_show_usr
+from husk.walls.gates import know_libraries, may_show_usr
 from husk.walls.gates import wanted as gates_wanted
 
 TYPE_CHECKING = False
@@ -28,21 +27,13 @@ if TYPE_CHECKING:
     from husk.sandbox.plan import Plan
     from husk.sandbox.result import Result
     from husk.sandbox.run import Run
+    from husk.sandbox.start.launch_ahead import Ahead
     from husk.sandbox.stdio.capture import Kept
 
 __all__ = ["Events", "Full", "Prepared", "Runner", "know_libraries"]
 
 # By the dynamic loader of every program, wherever a distribution has its C library.
 ASKED_FIRST = (b"/etc/ld.so.preload", b"/etc/ld.so.cache", b"/lib/x86_64-linux-gnu/libc.so.6", b"/lib64/libc.so.6")
-
-
-# The dynamic loader of nearly all programs.
-LOADER = b"/lib64/ld-linux-x86-64.so.2"
-
-
-def know_libraries() -> None:
-    """Gates want to know the call sites of the C library: find them before workers are forked, once for all of them."""
-    search_library(LOADER)
 
 
 class Prepared:
@@ -52,9 +43,14 @@ class Prepared:
     A run in it must be the one that a new box would have been. Whatever makes a difference before the program starts
     is compared by `fits`; docs/design/023-resident.md lists it."""
 
-    def __init__(self) -> None:
+    def __init__(self, ahead: Ahead | None = None) -> None:
+        """`ahead`: begun by this run for itself."""
         self._sources = host_sources()
-        self.box, self.standby = behind_walls(Policy([]), _bare_box)
+        self.for_later = ahead is None
+        if ahead is None:
+            self.box, self.standby = behind_walls(Policy([]), _bare_box)
+        else:
+            self.box, self.standby = _bare_box(ahead.plan, ahead)
         try:
             self.standby.expect(ASKED_FIRST)
         except BaseException:
@@ -81,10 +77,10 @@ class Prepared:
         self.box.close()
 
 
-def _bare_box(plan: Plan) -> tuple[Box, Standby]:
-    box = Box(plan, bare=True)
+def _bare_box(plan: Plan, ahead: Ahead | None = None) -> tuple[Box, Standby]:
+    box = Box(plan, bare=True, ahead=ahead)
     try:
-        return box, Standby(box, plan.policy, Events(None, None))
+        return box, Standby(box, plan.policy, Events(None, None), ahead=ahead)
     except BaseException:
         box.close()
         raise
@@ -215,7 +211,9 @@ class Runner:
             return None
         finally:
             prepared.standby.finish()  # where it was told nothing
-            if self.policy.mounts:
+            if not prepared.for_later:
+                box.close()
+            elif self.policy.mounts:
                 box.let_go()  # the caller may want to unmount them
 
     def _launched(

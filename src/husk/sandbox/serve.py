@@ -13,7 +13,6 @@ from husk.kernel.events import watched
 from husk.kernel.kernel import Kernel
 from husk.kernel.syscalls.execve import names_in
 from husk.kernel.tasks import Tasks
-from husk.sandbox.launch import Launch, Stop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,10 +25,10 @@ if TYPE_CHECKING:
     from husk.native._core import Listener
     from husk.sandbox.box import Box
     from husk.sandbox.kept.box_socket import BoxSocket
+    from husk.sandbox.launch import Launch, Stop
     from husk.sandbox.limits.enforcement import Enforcement
     from husk.sandbox.policy import Policy
     from husk.sandbox.result import Result
-    from husk.walls.init_plan import Order
 
 
 class Served:
@@ -38,27 +37,28 @@ class Served:
     def __init__(
         self,
         box: Box,
-        order: Order,
-        workdir_fd: int,
+        launch: Launch,
         policy: Policy,
         events: Events,
         stop: Stop,
         hooks: Hooks | None = None,
     ) -> None:
+        """`launch` is its own from now on."""
         self._box = box
         # The first program by descriptor: the reaper reaps it before husk hears of it, and its pid may be used again.
         self._first, self._lock = -1, _thread.allocate_lock()
         self._kernel: Kernel | None = None
         self._answering: BoxSocket | None = None
         self.enforcement: Enforcement | None = None
-        self.recorder = _recorder(box)
-        if policy.emulation is not None:
-            hooks = policy.emulation.hooks(hooks)
-        cached = self.recorder is None and not watched(events, hooks)
-        self.launch: Launch | None = Launch(box.walls, box.ids, order, workdir_fd)
-        stop.reaches(self.launch)
+        self.recorder: Recorder | None = None
+        self.launch: Launch | None = launch
+        stop.reaches(launch)
         try:
-            self._begin(self.launch, policy, events, stop, hooks, cached=cached)
+            self.recorder = _recorder(box)
+            if policy.emulation is not None:
+                hooks = policy.emulation.hooks(hooks)
+            cached = self.recorder is None and not watched(events, hooks)
+            self._begin(launch, policy, events, stop, hooks, cached=cached)
         except BaseException:
             self.finish()
             raise

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from husk.vfs.node import Dir, Node
 
 # Folders of a state directory that hold content of the box's files.
-FILES, MIRROR = b"files", b"mirror"
+FILES, PLACES, MIRROR = b"files", b"places", b"mirror"
 # How many nodes without a name are remembered, because descriptors may still be open on them.
 ORPHANS_MAX = 8192
 STAND_INS_MAX = 1 << 16
@@ -32,6 +32,19 @@ O_PATH_FDS_MAX = 256
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 SHOWN_OF_O_PATH = os.O_DIRECTORY | os.O_NOFOLLOW  # by F_GETFL, of a descriptor with O_PATH
 GUEST_SEES = os.O_PATH | os.O_NONBLOCK | os.O_DIRECTORY | os.O_NOFOLLOW  # of a directory's flags
+
+
+def waiting_place(path: bytes) -> int:
+    """Open a directory for a guest to wait in before the box has a file system: a placeholder that stands for nothing.
+    Its number is 0, which no other has. `path` is the state directory, which a State will take as it is."""
+    places = os.path.realpath(path) + b"/" + PLACES
+    os.mkdir(places, 0o700)
+    for directory in (places, path):
+        os.chmod(directory, 0o711)
+    place = places + b"/0"
+    os.mkdir(place, 0o700)
+    os.chmod(place, 0o555)
+    return os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 class State:
@@ -92,7 +105,7 @@ class State:
         try:
             opened.append(os.open(self.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
             opened.append(self._directory(FILES))
-            opened.append(self._directory(b"places"))
+            opened.append(self._directory(PLACES))
             for fd in (opened[2], os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)):
                 os.chmod(fd, 0o711)  # husk-init walks through them as the guest's user
             os.close(fd)

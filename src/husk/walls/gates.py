@@ -12,6 +12,7 @@ import stat as st
 
 from husk.abi.registry import ROWS
 from husk.abi.registry.rules import Arg
+from husk.native._core import search_library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
 
     from husk.abi.registry.rules import ArgTest, Walls
 
-__all__ = ["CLOSING", "USR", "closing_calls", "may_show_usr", "wanted"]
+__all__ = ["CLOSING", "USR", "closing_calls", "know_libraries", "may_show_usr", "wanted"]
 
 USR = "/usr"
+LOADER = b"/lib64/ld-linux-x86-64.so.2"  # the dynamic loader of nearly all programs
 SHOWN = (USR, "/etc/ld.so.cache")  # as native/init/builder.c shows them
 # What tells where husk keeps state, stores and the resident's socket.
 PLACES = ("HUSK_STATE", "HUSK_STORE", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "TMPDIR")
@@ -39,6 +41,12 @@ CLOSING = {
 def wanted() -> int:
     """0: no gates. 2: gates wherever they are possible, which is slow on a busy machine and good for tests."""
     return {"0": 0, "eager": 2}.get(os.environ.get("HUSK_GATE", ""), 1)
+
+
+def know_libraries() -> None:
+    """Gates want to know the call sites of the C library. Found now, they need not be looked for when the first program
+    begins, and a process that is forked knows them, too. Other threads may run meanwhile."""
+    search_library(LOADER)
 
 
 def may_show_usr(mounts: Iterable[tuple[str, str]], store: str) -> bool:

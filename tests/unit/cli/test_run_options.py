@@ -15,7 +15,7 @@ from husk.cli.options.help_text import help_text
 from husk.cli.options.run_options import RUN
 from husk.cli.run_policy import FLAGS, SETTERS, RunOptions
 from husk.cli.summary import show
-from husk.sandbox import serve
+from husk.sandbox import run as runs
 from husk.sandbox.errors import NoNamespaces, UsageError
 from husk.sandbox.result import Result
 from husk.walls import namespaces
@@ -216,7 +216,7 @@ def test_no_namespaces_and_too_few_walls(capfd: pytest.CaptureFixture[str], monk
         raise NoNamespaces("making namespaces: Operation not permitted")
 
     monkeypatch.setattr(namespaces, "landlock_abi", lambda: 5)
-    monkeypatch.setattr(serve, "Launch", denied)
+    monkeypatch.setattr(runs, "Launch", denied)
     assert main(["--", "true"]) == 125
     assert "Landlock" in capfd.readouterr().err
 

@@ -1,7 +1,8 @@
 /* native/init: husk-init, the first process of a box. It builds the walls, starts the guest, and ends with it.
  *
  *   husk ──spawns──▶ builder (this program; still as privileged as husk)
- *                      makes namespaces, waits for husk to map its ids, mounts an empty root, brings up loopback
+ *                      makes namespaces, maps its ids or waits until husk has, mounts an empty root, brings up
+ *                      loopback
  *                      └─clone(CLONE_PARENT)─▶ reaper: pid 1 of the box, child of husk; no filter, no Landlock domain
  *                                               └─fork─▶ guest: drops everything, Landlock, filter, then execve
  *

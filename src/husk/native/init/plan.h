@@ -30,7 +30,7 @@ enum {
 struct init_plan {
     uint32_t magic, flags;
     uint64_t namespaces;                       /* CLONE_NEW* to unshare */
-    uint32_t uid, gid;                         /* as seen inside, with PLAN_SWITCH_USER */
+    uint32_t uid, gid;                         /* as seen inside */
     uint64_t landlock_fs, landlock_net, landlock_scoped, landlock_loader;
     uint32_t landlock_abi;                     /* 0: no Landlock */
     uint32_t filter_count, filter_offset;      /* struct sock_filter[] */
