@@ -10,7 +10,6 @@ import errno
 import os
 import time
 
-from husk.abi.registry import row
 from husk.abi.text import harmless, shown
 from husk.kernel.call import LATER, Call, GiveFd, Refused, Reply, working_directory
 from husk.kernel.changed_names import ChangedNames
@@ -336,12 +335,15 @@ def cast_count(refusal: dict[str, object]) -> int:
 
 
 def call_name(nr: int) -> str:
+    from husk.abi.registry import row  # here and below: a run that tells of nothing does not need the rows
+
     entry = row(nr)
     return entry.name if entry else f"syscall_{nr}"
 
 
 def signature(call: Call) -> str:
     """name(arguments) as the call's row has them: strings as they were copied, flags by name."""
+    from husk.abi.registry import row
     from husk.abi.registry.signatures import arguments, spell, spell_address  # tables that most runs never print from
 
     entry = row(call.nr)

@@ -10,11 +10,10 @@ import errno
 import os
 import time
 
-from husk.abi.registry import eintr_bitmap, looks_at_descriptor_first, mixed_calls, refusal, row
 from husk.kernel.call import ANSWERED, CONTINUE, LATER, Call, GiveFd, Refused, i32, open_link
 from husk.kernel.listings import Listings
 from husk.kernel.namecache import NameCache
-from husk.kernel.syscalls import handlers
+from husk.kernel.syscalls import eintr_bitmap, handlers, mixed_calls
 from husk.native._core import clear_umask, wake_thread
 from husk.native.threads import start_thread
 
@@ -419,6 +418,9 @@ class Kernel:
                 return
             handler = self._handlers.get(raw.nr)
             if handler is None or (raw.nr in self._mixed and self._refuses(call)):
+                # The rows are imported for the first call that is refused.
+                from husk.abi.registry import looks_at_descriptor_first, refusal
+
                 if looks_at_descriptor_first(raw.nr):
                     open_link(call, i32(call, 0))
                 number, reason = refusal(raw.nr, call.args, self.walls)
@@ -459,6 +461,8 @@ class Kernel:
         return self._emulation is not None and nr in self._emulation.rules
 
     def _refuses(self, call: Call) -> bool:
+        from husk.abi.registry import row
+
         entry = row(call.nr)
         return entry is not None and entry.verdict(call.args, self.walls).way == "refused"
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 
+from husk.native._core import ready_filter
 from husk.sandbox.errors import NoNamespaces, missing
-from husk.walls.filter import compile_filter, notify_all
-from husk.walls.gates import closing_calls, may_show_usr
+from husk.walls.gates import may_show_usr
 from husk.walls.gates import wanted as gates_wanted
 from husk.walls.ids import Ids, may_switch_user
 from husk.walls.landlock import SCOPES_SIGNALS
 from husk.walls.namespaces import walls_here
+from husk.walls.ready_filter import number_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,17 +40,35 @@ class Plan:
         emulation = policy.emulation
         self.gates = gates_wanted() if emulation is None and policy.trace is None else 0
         # The native calls that end the use of gates.
-        self.closing = closing_calls(walls) if self.gates else {}
-        noticed = self.closing if emulation is None else emulation.noticed()
-        self.rules = compile_filter(walls, self.cookie, noticed)
-        self.filter = self.rules if policy.trace is None else notify_all(self.rules, self.cookie)
+        self.closing: list[int] = []
+        if emulation is None:
+            self.rules, self.closing = self._compile(walls)
+        else:
+            from husk.walls.filter import compile_filter
+
+            self.rules = compile_filter(walls, self.cookie, emulation.noticed())
+        self.filter = self.rules
+        if policy.trace is not None:
+            from husk.walls.filter import notify_all
+
+            self.filter = notify_all(self.rules, self.cookie)
+
+    def _compile(self, walls: Walls) -> tuple[bytes, list[int]]:
+        """The filter for these walls, and the calls in it that end the use of gates. Mostly the build has made both."""
+        number = number_of(walls, gates=bool(self.gates))
+        if number >= 0:
+            return ready_filter(number, self.cookie)
+        from husk.walls.closing_calls import closing_calls
+        from husk.walls.filter import compile_filter
+
+        closing = closing_calls(walls) if self.gates else {}
+        return compile_filter(walls, self.cookie, closing), list(closing)
 
     def filter_for(self, *, direct: bool) -> bytes:
         """Without `direct` every name of the program is to come to husk."""
         if direct or not self.walls.direct:
             return self.filter
-        walls = self.walls.but(direct=False, one_user=self.walls.one_user)
-        return compile_filter(walls, self.cookie, self.closing)
+        return self._compile(self.walls.but(direct=False, one_user=self.walls.one_user))[0]
 
     def settled(self) -> Plan:
         """A kept box has given the policy its image and its mounts by now: the plan that fits them."""

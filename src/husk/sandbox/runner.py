@@ -15,7 +15,7 @@ from husk.sandbox.result import ended_by
 from husk.sandbox.run import Standby, collect, launch
 from husk.sandbox.stdio.std_fds import may_hand_over
 from husk.vfs.image.default_image import host_sources
-from husk.walls.gates import know_libraries, may_show_usr
+from husk.walls.gates import may_show_usr
 from husk.walls.gates import wanted as gates_wanted
 
 TYPE_CHECKING = False
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from husk.sandbox.start.launch_ahead import Ahead
     from husk.sandbox.stdio.capture import Kept
 
-__all__ = ["Events", "Full", "Prepared", "Runner", "know_libraries"]
+__all__ = ["Events", "Full", "Prepared", "Runner"]
 
 # By the dynamic loader of every program, wherever a distribution has its C library.
 ASKED_FIRST = (b"/etc/ld.so.preload", b"/etc/ld.so.cache", b"/lib/x86_64-linux-gnu/libc.so.6", b"/lib64/libc.so.6")

@@ -1,8 +1,5 @@
 """Layer walls: may guests ask about names through a gate (native/gate, docs/design/025-gate.md), or look up those of
-the host's /usr themselves (docs/design/026-direct-names.md), and what ends that.
-
-Both answer in the name of the whole box. So they end before a guest can be told apart from the others: when it gets a
-filter of its own, or a tracer that has to see its calls. Those calls are native; the filter shows them to husk.
+the host's /usr themselves (docs/design/026-direct-names.md)? What ends that is in closing_calls.py.
 """
 
 from __future__ import annotations
@@ -10,43 +7,21 @@ from __future__ import annotations
 import os
 import stat as st
 
-from husk.abi.registry import ROWS
-from husk.abi.registry.rules import Arg
-from husk.native._core import search_library
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from husk.abi.registry.rules import ArgTest, Walls
-
-__all__ = ["CLOSING", "USR", "closing_calls", "know_libraries", "may_show_usr", "wanted"]
+__all__ = ["USR", "may_show_usr", "wanted"]
 
 USR = "/usr"
-LOADER = b"/lib64/ld-linux-x86-64.so.2"  # the dynamic loader of nearly all programs
 SHOWN = (USR, "/etc/ld.so.cache")  # as native/init/builder.c shows them
 # What tells where husk keeps state, stores and the resident's socket.
 PLACES = ("HUSK_STATE", "HUSK_STORE", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "TMPDIR")
-
-_SECCOMP, _PRCTL, _PTRACE = 317, 157, 101
-
-# As gate_is_over in native/gate/keeper.c knows them.
-CLOSING = {
-    _SECCOMP: Arg(0, "the operation").is_in({"SECCOMP_SET_MODE_STRICT": 0, "SECCOMP_SET_MODE_FILTER": 1}),
-    _PRCTL: Arg(0, "the option").is_in({"PR_SET_SECCOMP": 22}),
-    _PTRACE: Arg(0, "the request").is_in({"PTRACE_TRACEME": 0, "PTRACE_ATTACH": 16, "PTRACE_SEIZE": 0x4206}),
-}
 
 
 def wanted() -> int:
     """0: no gates. 2: gates wherever they are possible, which is slow on a busy machine and good for tests."""
     return {"0": 0, "eager": 2}.get(os.environ.get("HUSK_GATE", ""), 1)
-
-
-def know_libraries() -> None:
-    """Gates want to know the call sites of the C library. Found now, they need not be looked for when the first program
-    begins, and a process that is forked knows them, too. Other threads may run meanwhile."""
-    search_library(LOADER)
 
 
 def may_show_usr(mounts: Iterable[tuple[str, str]], store: str) -> bool:
@@ -96,13 +71,3 @@ def _plain(word: bytes) -> bytes:
 
 def _lies_in(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory.rstrip("/") + "/")
-
-
-def closing_calls(walls: Walls) -> dict[int, list[list[ArgTest]]]:
-    """The cases of native calls that the filter has to notify. What these walls refuse, they go on refusing."""
-    found: dict[int, list[list[ArgTest]]] = {}
-    for nr, test in CLOSING.items():
-        values = sorted(test.values)
-        if all(ROWS[nr].verdict([value, 0, 0, 0, 0, 0], walls).way == "native" for value in values):
-            found[nr] = [[test]]
-    return found

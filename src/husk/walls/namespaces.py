@@ -5,7 +5,7 @@ Not here: making a namespace (husk-init), joining one (husk-init), deciding to d
 
 from __future__ import annotations
 
-from husk.abi.registry.rules import Walls
+from husk.abi.box_walls import Walls
 from husk.native._core import landlock_abi
 
 CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000

@@ -76,7 +76,7 @@ def faults(told: list[dict[str, object]]) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("row", [row for row in handled_rows() if row.family != IN_C], ids=lambda row: row.name)
 def test_every_virtual_call_has_a_handler(row: Row) -> None:
-    assert row.nr in handlers() and callable(load(row))
+    assert row.nr in handlers() and callable(load(row.nr, row.family, row.name, row.way))
 
 
 def test_calls_served_in_c_have_no_handler_in_python() -> None:
@@ -103,7 +103,7 @@ def test_a_judged_call_is_refused_whatever_its_check_says(
 ) -> None:
     for says in (None, 0, 7, CONTINUE):
         monkeypatch.setattr(f"husk.kernel.syscalls.{row.family}.{row.name}", lambda _, says=says: says)
-        replace(guest, row.nr, load(row))
+        replace(guest, row.nr, load(row.nr, row.family, row.name, row.way))
         assert guest.answer(guest.make(row.nr)) == ("error", row.otherwise.errno)
     refusals = [event for event in told if event["event"] == "refused"]
     assert bool(refusals) == (not row.otherwise.quiet)

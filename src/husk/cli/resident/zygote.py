@@ -16,7 +16,7 @@ import sys
 import time
 
 from husk.cli.resident.worker import SERVED, STALE, TAKEN, work
-from husk.sandbox.runner import know_libraries
+from husk.sandbox.start.launch_ahead import know_libraries
 
 IDLE = 120.0  # seconds
 LOOKS = 10.0  # seconds between two looks whether the socket is still there
@@ -188,6 +188,7 @@ def _import_the_rest() -> None:
     """What a run may need beside its ordinary path; `husk.cli.cmd_run` is there already. The most part is for mounts
     and limits, and for what ordinary programs ask of the kernel."""
     for module in (
+        "husk.abi.registry", "husk.walls.filter", "husk.walls.closing_calls",
         "husk.cli.summary", "husk.cli.profiles.find_profile", "husk.sandbox.rules.path_rule", "husk.kernel.net",
         "husk.sandbox.stdio.streams", "husk.sandbox.stdio.capture", "husk.sandbox.start_errors", "json",
         "husk.sandbox.mount_guards", "husk.sandbox.rules.mount_rules", "husk.sandbox.rules.default_rules",

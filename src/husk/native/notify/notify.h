@@ -14,6 +14,10 @@ extern PyTypeObject *notify_call_type;
 extern PyType_Spec notify_call_spec;
 PyObject *notify_py_wake_thread(PyObject *self, PyObject *args);
 
+/* ready_tables.c: what the build made of the registry's rows. */
+PyObject *notify_py_ready_filter(PyObject *self, PyObject *args);
+PyObject *notify_py_ready_calls(PyObject *self, PyObject *noargs);
+
 /* leader.c: one thread at a time receives; the others follow. */
 struct notify_leader *notify_leader_new(void); /* the caller owns it; NULL: no memory */
 void notify_leader_free(struct notify_leader *leader);

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 
 from husk.native import LOADER
+from husk.native._core import search_library
 from husk.native.threads import start_thread
 from husk.sandbox.launch import Launch
 from husk.sandbox.plan import Plan, behind_walls
@@ -17,11 +18,18 @@ from husk.sandbox.policy import Policy
 from husk.sandbox.start.orders import waiting_order
 from husk.sandbox.state_dir import StateDir
 from husk.vfs.state import waiting_place
-from husk.walls.gates import know_libraries
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Self
+
+DYNAMIC_LOADER = b"/lib64/ld-linux-x86-64.so.2"  # of nearly all programs
+
+
+def know_libraries() -> None:
+    """Gates want to know the call sites of the C library. Found now, they need not be looked for when the first program
+    begins, and a process that is forked knows them, too. Other threads may run meanwhile."""
+    search_library(DYNAMIC_LOADER)
 
 
 class Ahead:
