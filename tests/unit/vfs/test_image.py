@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -106,3 +107,15 @@ def test_every_host_file_in_etc_is_public(image: Virtual) -> None:
                 assert readable == bool(mode & 0o004), full
                 if stat.S_ISDIR(entry.kind) and readable and mode & 0o001:
                     waiting.append(full)
+
+
+def test_it_is_dated_by_one_moment_and_what_comes_later_by_its_own(image: Virtual) -> None:
+    def changed(path: bytes) -> int:
+        return image.vfs.stat(image.ctx, image.vfs.root, path, follow=False).ctime
+
+    made = {changed(path) for path in (b"/home", b"/home/guest", b"/workspace", b"/var/lock", b"/var/tmp", b"/")}
+    assert len(made) == 1
+    time.sleep(0.02)  # longer than the host's coarse clock stands still
+    image.do_mkdir(b"/workspace/new", 0o755)
+    assert min(changed(b"/workspace/new"), changed(b"/workspace")) > max(made)
+    assert {changed(b"/home")} == made

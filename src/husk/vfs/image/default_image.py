@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat as st
 
+from husk.vfs.clock import now
 from husk.vfs.layer.inodes import LayerDir
 from husk.vfs.layer.layered_tree import LayeredTree
 from husk.vfs.node import ROOT_CONTEXT, Context, Credentials
@@ -78,6 +79,7 @@ def default_image(
     """`etc_files` are contents of generated files in /etc by name; `user` names the guest's home; `uids` and `gids` map
     owners on the host to the guest's."""
     tree = LayeredTree(state)
+    tree.date_by(now())
     try:
         for name in PROGRAMS:
             _program_directory(tree, name, uids, gids)
@@ -93,6 +95,7 @@ def default_image(
     except BaseException:
         tree.close()
         raise
+    tree.date_by(0)
     return tree
 
 

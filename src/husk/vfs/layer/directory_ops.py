@@ -33,11 +33,12 @@ UNKNOWN = (0, 0, 0, 0, 0, 0, 0)
 class DirectoryOps:
     """Everything that puts a node into `LayerDir.names` or takes it out."""
 
-    __slots__ = ("_announce", "_copy_up", "_files", "_state", "_tree")
+    __slots__ = ("_announce", "_copy_up", "_files", "_state", "_tree", "one_moment")
 
     def __init__(self, tree: LayeredTree, files: UpperFiles, copy_up: CopyUp) -> None:
         self._tree, self._files, self._copy_up, self._state = tree, files, copy_up, files.state
         self._announce = files.state.invalidation.announce
+        self.one_moment = 0  # that all new names are dated by, while the tree is made; 0: each has its own
 
     # -- new nodes ---------------------------------------------------------------------------------------------
     def create(self, ctx: Context, directory: LayerDir, name: bytes, mode: int) -> Inode:
@@ -102,7 +103,7 @@ class DirectoryOps:
         self._copy_up.directory(directory)
         creds = self._owner(ctx)
         mode, gid = inherit(creds, directory.mode, directory.gid, mode)
-        inode = Inode(self._tree, self._state.new_number(), mode, creds.uid, gid, now())
+        inode = Inode(self._tree, self._state.new_number(), mode, creds.uid, gid, self.one_moment or now())
         if directory.xattrs and ACL_DEFAULT in directory.xattrs and not st.S_ISLNK(mode):
             self._inherit_acl(directory.xattrs[ACL_DEFAULT], inode)
         return inode
@@ -176,7 +177,7 @@ class DirectoryOps:
         creds = self._owner(ctx)
         mode, gid = inherit(creds, directory.mode, directory.gid, st.S_IFDIR | mode & 0o7777)
         child = LayerDir(self._tree, directory, name, self._state.new_number())
-        child.describe(mode, creds.uid, gid, now())
+        child.describe(mode, creds.uid, gid, self.one_moment or now())
         if directory.xattrs and ACL_DEFAULT in directory.xattrs:
             self._inherit_acl(directory.xattrs[ACL_DEFAULT], child)
         if directory.mirror is not None and directory.mirror.complete:
@@ -301,7 +302,7 @@ class DirectoryOps:
                 node.lower.moved[node.rel] = node
         elif isinstance(node, Inode):
             node.add_name(directory, name)
-        directory.mtime = directory.ctime = now()
+        directory.mtime = directory.ctime = self.one_moment or now()
 
     def _take(self, directory: LayerDir, name: bytes) -> None:
         """Remove a name; where the lower directory has it too, a whiteout keeps it from showing again."""
