@@ -18,6 +18,7 @@ from husk.cli.run_policy import RunOptions
 from husk.cli.start import begin_run
 from husk.sandbox import plan, runner
 from husk.sandbox.errors import HuskError, NoNamespaces
+from husk.sandbox.launch import Guest, Launch
 from husk.sandbox.policy import Policy
 from husk.sandbox.runner import Events, Prepared, Runner
 from husk.sandbox.start import launch_ahead
@@ -169,8 +170,8 @@ def test_a_start_that_fails_is_made_again_the_ordinary_way(
 
     options, ordinary = RunOptions(["--", "true"]), []
 
-    def run_ordinarily(*_: object, **more: object) -> int:
-        ordinary.append(more)
+    def run_ordinarily(*words: object) -> int:
+        ordinary.append(words)
         return 4
 
     monkeypatch.setattr(cmd_run, "run", run_ordinarily)
@@ -182,8 +183,38 @@ def test_a_start_that_fails_is_made_again_the_ordinary_way(
         ahead = begin()
         with monkeypatch.context() as patch:
             patch.setattr(runner, name, fail)
-            assert cmd_run.go_on(options, [], ahead, [15]) == 4 and ordinary.pop() == {"ended_by": [15]}
+            assert cmd_run.go_on(options, [], ahead, [15]) == 4
+        denied = "not here" if isinstance(fault, NoNamespaces) else ""
+        assert ordinary.pop() == (options, [], None, [15], denied)
         assert not children() and list((here / "state").iterdir()) == []
+
+
+def test_namespaces_that_are_denied_are_not_tried_again(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    need_bare()
+    monkeypatch.setattr(cmd_run, "with_signals", lambda runner, _: runner.run())  # this process keeps its handlers
+    guest, tried = Launch.guest, []
+
+    def deny(launch: Launch) -> Guest:
+        tried.append(launch.walls.pid)
+        if launch.walls.pid:
+            raise NoNamespaces("making namespaces: Operation not permitted")
+        return guest(launch)
+
+    monkeypatch.setattr(Launch, "guest", deny)
+    expected = [True, False] if namespaces_stand() else [False]
+    assert begin_run.main(["--", "echo", "on"]) == 0 and capfd.readouterr().out == "on\n"
+    assert tried == expected
+    monkeypatch.setattr(namespaces, "landlock_abi", lambda: 5)
+    assert begin_run.main(["--", "true"]) == 125
+    if namespaces_stand():
+        assert "making namespaces: Operation not permitted; Landlock ABI 5" in capfd.readouterr().err
+
+
+def namespaces_stand() -> bool:
+    """In the fixture's setting."""
+    return bool(vars(plan)["walls_here"](namespaces=True).pid)
 
 
 def test_mistakes_are_the_same(

@@ -15,7 +15,7 @@ from husk.cli.exit_codes import failed  # not when something failed: there may b
 from husk.cli.options.run_options import RUN
 from husk.cli.output import say, say_json
 from husk.cli.run_policy import RunOptions
-from husk.sandbox.errors import HuskError, UsageError
+from husk.sandbox.errors import HuskError, NoNamespaces, UsageError
 from husk.sandbox.runner import Events, Full, Prepared, Runner
 
 TYPE_CHECKING = False
@@ -54,12 +54,15 @@ def go_on(options: RunOptions, args: list[str], ahead: Ahead | None = None, ende
     except Exception as error:
         return failed(RUN, args, error)
     if ahead is None:
-        return run(options, args, ended_by=ended_by)
+        return run(options, args, None, ended_by)
+    denied = ""
     try:
         prepared = Prepared(ahead)
-    except Exception:
+    except Exception as error:
         ahead.close()
-        return run(options, args, ended_by=ended_by)  # which fails as well, or does without
+        if isinstance(error, NoNamespaces):
+            denied = str(error)  # they need not be tried again
+        return run(options, args, None, ended_by, denied)  # which fails as well, or does without
     try:
         return run(options, args, prepared, ended_by)
     finally:
@@ -67,16 +70,20 @@ def go_on(options: RunOptions, args: list[str], ahead: Ahead | None = None, ende
 
 
 def run(
-    options: RunOptions, args: list[str], prepared: Prepared | None = None, ended_by: Iterable[int] = ()
+    options: RunOptions,
+    args: list[str],
+    prepared: Prepared | None = None,
+    ended_by: Iterable[int] = (),
+    denied: str = "",
 ) -> int:
-    """`prepared` is the caller's."""
+    """`prepared` is the caller's. `denied`: see `behind_walls`."""
     try:
-        return _run(options, prepared, ended_by)
+        return _run(options, prepared, ended_by, denied)
     except Exception as error:
         return failed(RUN, args, error)
 
 
-def _run(options: RunOptions, prepared: Prepared | None, ended_by: Iterable[int]) -> int:
+def _run(options: RunOptions, prepared: Prepared | None, ended_by: Iterable[int], denied: str) -> int:
     log = EventLog(options.events, options.policy.limits["events"]) if options.events else None
     events = Events(
         log.tell if log else None,
@@ -88,7 +95,8 @@ def _run(options: RunOptions, prepared: Prepared | None, ended_by: Iterable[int]
         events.tell_port = _say_port
     if log:
         log.begins(options.policy.argv)
-    runner = Runner(options.policy, events, keep=MOST_KEPT if options.json else 0, prepared=prepared)
+    keep = MOST_KEPT if options.json else 0
+    runner = Runner(options.policy, events, keep=keep, prepared=prepared, denied=denied)
     result = with_signals(runner, ended_by)
     if log:
         log.ends(result)

@@ -82,9 +82,12 @@ class Plan:
         return Ids(user_namespace=self.walls.user, keep_user="user" in self.policy.weaken, wanted=wanted)
 
 
-def behind_walls(policy: Policy, attempt: Callable[[Plan], T], *, of: Policy | None = None) -> T:
+def behind_walls(
+    policy: Policy, attempt: Callable[[Plan], T], *, of: Policy | None = None, denied: str = ""
+) -> T:
     """`attempt` behind the best walls that stand. After NoNamespaces try again without namespaces, if that will do.
-    `of`: whose mounts say if the box may show the host's /usr, where it is told of them late."""
+    `of`: whose mounts say if the box may show the host's /usr, where it is told of them late. `denied`: why namespaces
+    do not stand here, where that is known already."""
     policy.check_net()
     if not os.access("/proc/self/status", os.R_OK):
         raise missing("proc")
@@ -97,10 +100,10 @@ def behind_walls(policy: Policy, attempt: Callable[[Plan], T], *, of: Policy | N
             namespaces=namespaces, outside=outside, image=bool(policy.image), devices=devices, direct=direct
         )
 
-    walls = possible(namespaces=policy.namespaces and "namespaces" not in weaken)
+    walls = possible(namespaces=policy.namespaces and "namespaces" not in weaken and not denied)
     if not walls.landlock:
         raise missing("landlock")
-    denied = "they were not wanted"
+    denied = denied or "they were not wanted"
     if walls.pid:
         try:
             return attempt(Plan(policy, walls))

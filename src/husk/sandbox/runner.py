@@ -45,9 +45,10 @@ class Prepared:
 
     def __init__(self, ahead: Ahead | None = None) -> None:
         """`ahead`: begun by this run for itself."""
-        self._sources = host_sources()
         self.for_later = ahead is None
+        self._sources: list[object] = []
         if ahead is None:
+            self._sources = host_sources()
             self.box, self.standby = behind_walls(Policy([]), _bare_box)
         else:
             self.box, self.standby = _bare_box(ahead.plan, ahead)
@@ -59,16 +60,20 @@ class Prepared:
 
     def fits(self, policy: Policy, events: Events, stdio: tuple[int, int, int]) -> bool:
         box = self.box
-        return (
+        fits = (
             policy.fits_usual_box()
-            and (not box.walls.direct or may_show_usr(mounted(policy), policy.store))
             and not events.watching
             and all(map(may_hand_over, stdio))
+            and self.standby.waits()
+        )
+        if not fits or not self.for_later:
+            return fits
+        return (
+            (not box.walls.direct or may_show_usr(mounted(policy), policy.store))
             and gates_wanted() == box.plan.gates
             and host_sources() == self._sources
             and box.state is not None
             and box.state.is_where_it_would_be()
-            and self.standby.waits()
         )
 
     def close(self) -> None:
@@ -107,7 +112,8 @@ class Runner:
     stream, and the streams go nowhere else. `unnamed` replaces the image that the policy names. `at_end` sees the box's
     files and the result when the run is over, and may return a name to keep the box under, where the policy has none.
     `beside` is told when the program runs and when it has ended: it may run others in the same box in between.
-    `prepared` is used if it fits, and closed at once otherwise; the owner closes it in any case.
+    `prepared` is used if it fits, and closed at once otherwise; the owner closes it in any case. `denied`: see
+    `behind_walls`.
     """
 
     def __init__(
@@ -122,11 +128,12 @@ class Runner:
         at_end: Callable[[Files, Result], str] | None = None,
         beside: Beside | None = None,
         prepared: Prepared | None = None,
+        denied: str = "",
     ) -> None:
         self.policy, self.events = policy, events
         self._stdio, self._stdin, self._keep = stdio, stdin, keep
         self._unnamed, self._at_end, self._beside = unnamed, at_end, beside
-        self._prepared = prepared
+        self._prepared, self._denied = prepared, denied
         self._stop = Stop()
         self._run: Run | None = None  # once it is launched
 
@@ -150,7 +157,9 @@ class Runner:
             kept = Kept(self._keep), Kept(self._keep)
         result = self._run_prepared(stdio, kept, wakes)
         if result is None:
-            result = behind_walls(self.policy, lambda plan: self._run_behind(plan, stdio, kept, wakes))
+            result = behind_walls(
+                self.policy, lambda plan: self._run_behind(plan, stdio, kept, wakes), denied=self._denied
+            )
         if kept is not None:
             result.stdout, result.stderr = kept[0].data, kept[1].data
             result.lost["stdout"], result.lost["stderr"] = kept[0].lost, kept[1].lost
