@@ -235,6 +235,13 @@ def folders_change(root: Path) -> None:
     _old(root, "one/a", "one")
 
 
+def a_folder_is_made_anew(root: Path) -> None:
+    shutil.rmtree(root / "one")
+    (root / "one").mkdir()
+    (root / "one" / "a").write_text("another folder's")
+    _old(root, "one/a", "one")
+
+
 def a_folder_becomes_a_link(root: Path) -> None:
     (root / "one").rename(root / "gone")
     (root / "one").symlink_to("two")
@@ -266,8 +273,8 @@ def a_folder_above_is_exchanged(root: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [
-    files_change, folders_change, a_folder_becomes_a_link, a_link_leads_elsewhere, rights_of_files_change,
-    rights_of_folders_change, a_folder_above_is_exchanged,
+    files_change, folders_change, a_folder_is_made_anew, a_folder_becomes_a_link, a_link_leads_elsewhere,
+    rights_of_files_change, rights_of_folders_change, a_folder_above_is_exchanged,
 ])
 def test_changes_from_outside_are_seen(place: Path, change: Callable[[Path], None]) -> None:
     """Host processes change a mounted directory and the guest looks again. The cache learnt its names long before."""

@@ -51,9 +51,9 @@ static bool link_blob(struct fast_cache *cache, const struct fast_resolved *path
 static enum fast_outcome lookup_or_link(struct fast_cache *cache, struct fast_resolved *path, uint64_t flags, int *fd,
                                         struct stat *s)
 {
-    enum fast_outcome seen = fast_lookup(path, flags, fd, s);
+    enum fast_outcome seen = fast_lookup(cache, path, flags, fd, s);
     if (seen == FAST_PYTHON && path->dir->manifest && !path->dir->absent && link_blob(cache, path))
-        seen = fast_lookup(path, flags, fd, s);
+        seen = fast_lookup(cache, path, flags, fd, s);
     return seen;
 }
 
@@ -69,7 +69,7 @@ static enum fast_outcome open_for_reading(struct fast_cache *cache, struct fast_
     enum fast_outcome seen = check_first ? FAST_PYTHON : lookup_or_link(cache, path, host_flags, fd, s);
     if (seen != FAST_PYTHON || (flags & O_NOFOLLOW && !check_first))
         return seen;
-    seen = flags & O_NOFOLLOW ? fast_lookup(path, O_PATH | O_NOFOLLOW, fd, s)
+    seen = flags & O_NOFOLLOW ? fast_lookup(cache, path, O_PATH | O_NOFOLLOW, fd, s)
                               : fast_lookup_following(cache, path, O_PATH | O_NOFOLLOW, fd, s);
     if (seen != FAST_FOUND)
         return seen;

@@ -3,8 +3,9 @@
  * A taught directory is known by its name beneath a root. To walk there takes three calls each time. A directory that
  * is asked often is held by a descriptor instead. The descriptor stays with the directory, but the name may lead
  * elsewhere later: so the directory and each one above it, up to the root, is watched (inotify), and before each use
- * husk asks whether something was reported. The host reports a rename, a removal or a change of rights before the call
- * that made it returns. Then nothing that is held is used any more, and the cache forgets everything.
+ * husk asks whether something was reported. The host reports a rename or a change of rights before the call that made
+ * it returns. Then nothing that is held is used any more, and the cache forgets everything. The removal of a directory
+ * that is held is not reported: resolve.c asks for it where a name is missing.
  *
  * What the watches do not tell: that the host mounts something over one of the directories. What was there before is
  * then shown until something else changes. */

@@ -76,7 +76,7 @@ static bool stat_name(struct fast_cache *cache, const struct fast_asker *asker, 
     if (!fast_resolve(cache, asker, dirfd, name, &path))
         return false;
     enum fast_outcome seen = follow ? fast_lookup_following(cache, &path, O_PATH | O_NOFOLLOW, &fd, &s)
-                                    : fast_lookup(&path, O_PATH | O_NOFOLLOW, &fd, &s);
+                                    : fast_lookup(cache, &path, O_PATH | O_NOFOLLOW, &fd, &s);
     if (seen == FAST_PYTHON)
         return false;
     if (seen == FAST_MISSING)
@@ -201,7 +201,7 @@ static bool read_link(struct fast_cache *cache, const struct fast_asker *asker, 
     char text[FAST_LARGEST_REPLY];
     if (room <= 0 || !fast_resolve(cache, asker, dirfd, name, &path))
         return false;
-    enum fast_outcome seen = fast_lookup(&path, O_PATH | O_NOFOLLOW, &fd, &s);
+    enum fast_outcome seen = fast_lookup(cache, &path, O_PATH | O_NOFOLLOW, &fd, &s);
     if (seen == FAST_PYTHON)
         return false;
     if (seen == FAST_MISSING)

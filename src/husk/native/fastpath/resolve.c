@@ -219,15 +219,27 @@ static enum fast_outcome look_for_missing(const struct fast_resolved *path)
     return fd == -ENOENT ? FAST_MISSING : FAST_PYTHON;
 }
 
+/* A directory that is held has no such name. Was it removed? As long as it is held the host does not report that, and
+ * the name that led to it may lead to another directory now. */
+static enum fast_outcome not_beside(struct fast_cache *cache, const struct fast_resolved *path)
+{
+    struct stat s;
+    if (fstat(path->held, &s) == 0 && s.st_nlink)
+        return FAST_MISSING;
+    atomic_store(&cache->held.stale, true);
+    return FAST_PYTHON;
+}
+
 /* In a directory that is held. */
-static enum fast_outcome look_beside(struct fast_resolved *path, uint64_t flags, int *fd, struct stat *host)
+static enum fast_outcome look_beside(struct fast_cache *cache, struct fast_resolved *path, uint64_t flags, int *fd,
+                                     struct stat *host)
 {
     const char *last = path->name + path->cut;
     *fd = flags & O_PATH ? -1 : host_open_beneath_once(path->held, last, flags, 0, RESOLVE_NO_XDEV);
     if (!(flags & O_PATH) && *fd < 0)
-        return *fd == -ENOENT ? FAST_MISSING : FAST_PYTHON;
+        return *fd == -ENOENT ? not_beside(cache, path) : FAST_PYTHON;
     if (*fd < 0 ? fstatat(path->held, last, host, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) : fstat(*fd, host))
-        return *fd < 0 && errno == ENOENT ? FAST_MISSING : FAST_PYTHON;
+        return *fd < 0 && errno == ENOENT ? not_beside(cache, path) : FAST_PYTHON;
     if (host->st_dev == path->dir->host_dev && host->st_ino < 1ULL << 32 &&
         host_rules_leave(path->dir->root_fd, path->host, host))
         return FAST_FOUND;
@@ -236,7 +248,8 @@ static enum fast_outcome look_beside(struct fast_resolved *path, uint64_t flags,
     return FAST_PYTHON;
 }
 
-static enum fast_outcome look_at(struct fast_resolved *path, uint64_t flags, int *fd, struct stat *host)
+static enum fast_outcome look_at(struct fast_cache *cache, struct fast_resolved *path, uint64_t flags, int *fd,
+                                 struct stat *host)
 {
     if (path->dir->missing)
         return FAST_MISSING;
@@ -251,7 +264,7 @@ static enum fast_outcome look_at(struct fast_resolved *path, uint64_t flags, int
         return look_for_missing(path);
     if (path->held >= 0 && (flags & O_PATH || path->dir->held_opens) &&
         host_rules_leave(path->dir->root_fd, path->host, NULL))
-        return look_beside(path, flags, fd, host);
+        return look_beside(cache, path, flags, fd, host);
     *fd = host_open_beneath(path->dir->root_fd, path->host, flags, 0);
     if (*fd == -ENOENT && path->dir->showing.manner != FAST_AS_UPPER) /* else another file may have got its name */
         return FAST_MISSING;
@@ -265,9 +278,10 @@ static enum fast_outcome look_at(struct fast_resolved *path, uint64_t flags, int
     return FAST_PYTHON;
 }
 
-enum fast_outcome fast_lookup(struct fast_resolved *path, uint64_t flags, int *fd, struct stat *host)
+enum fast_outcome fast_lookup(struct fast_cache *cache, struct fast_resolved *path, uint64_t flags, int *fd,
+                              struct stat *host)
 {
-    enum fast_outcome seen = look_at(path, flags, fd, host);
+    enum fast_outcome seen = look_at(cache, path, flags, fd, host);
     if (seen != FAST_FOUND || !path->slash || S_ISDIR(host->st_mode))
         return seen;
     if (*fd >= 0)
@@ -307,13 +321,13 @@ enum fast_outcome fast_lookup_following(struct fast_cache *cache, struct fast_re
                                         struct stat *host)
 {
     for (int links = 0; links < 8; links++) {
-        enum fast_outcome seen = fast_lookup(path, O_PATH | O_NOFOLLOW, fd, host);
+        enum fast_outcome seen = fast_lookup(cache, path, O_PATH | O_NOFOLLOW, fd, host);
         if (seen != FAST_FOUND || !S_ISLNK(host->st_mode) || path->dir->showing.manner != FAST_AS_HOST) {
             if (seen != FAST_FOUND || flags & O_PATH)
                 return seen;
             if (*fd >= 0)
                 close(*fd);
-            return fast_lookup(path, flags, fd, host);
+            return fast_lookup(cache, path, flags, fd, host);
         }
         char text[1024];
         ssize_t n = fast_read_link(path, *fd, text, sizeof text - 1);

@@ -95,7 +95,8 @@ struct fast_dir *fast_find_itself(struct fast_cache *cache, struct fast_resolved
 bool fast_resolve(struct fast_cache *cache, const struct fast_asker *asker, int dirfd, uint64_t address,
                   struct fast_resolved *path);
 /* Ask the host. On FAST_FOUND `fd` is opened with `flags`, and the caller closes it; or it is -1. */
-enum fast_outcome fast_lookup(struct fast_resolved *path, uint64_t flags, int *fd, struct stat *host);
+enum fast_outcome fast_lookup(struct fast_cache *cache, struct fast_resolved *path, uint64_t flags, int *fd,
+                              struct stat *host);
 /* Likewise, but follows symbolic links at the end as far as they lead to taught directories. */
 enum fast_outcome fast_lookup_following(struct fast_cache *cache, struct fast_resolved *path, uint64_t flags, int *fd,
                                         struct stat *host);
