@@ -201,6 +201,25 @@ def test_a_later_run_truncates_them() -> None:
     assert ("/workspace/d/f", "changed") in found[0][0]
 
 
+TREES = """
+mkdir all; seq -f all/d%g 0 99 | xargs mkdir
+i=0; while [ $i -lt 100 ]; do : > all/d$i/f; : > all/d$i/g; i=$((i+1)); done
+[ -d all/d1 ] || exit 3; rm -r all; [ -e all/d1/f ] && exit 4; :
+"""
+
+
+@pytest.mark.parametrize(
+    ("mode", "where", "most"), [("rw", "cd /work", 700), ("cow", "mkdir /work/own; cd /work/own", 1200)]
+)
+def test_each_directory_costs_little(user: User, mode: str, where: str, most: int) -> None:
+    """What is made in a new directory C makes at once, and the removal of one leaves C what it knows of others. Python
+    is asked to make a directory, to open and to list it, and to remove it."""
+    calls, changes = counted(user, "on", "on", f"{where}; {TREES}", mode)
+    all_calls, told = counted(user, "off", "off", f"{where}; {TREES}", mode)
+    assert calls < most < all_calls, (calls, all_calls)
+    assert changes == told
+
+
 MISSING = """
 i=0
 while [ $i -lt 100 ]; do if [ -e none/sub/f$i ] || [ -e ./none/f$i ]; then exit 3; fi; i=$((i+1)); done

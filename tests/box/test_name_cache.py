@@ -39,7 +39,8 @@ TREE: dict[str, str | bytes] = {
     **{f"{folder}/{name}": f"{folder} {name}" for folder in (
         "one", "two", "three", "four", "six", "seven", "eight", "nine", "eleven", "thirteen") for name in ("a", "b")},
     "plain": "a plain file", "three/d/x": "x", "tree/sub/a": "tree sub a", "four/deep/a": "deep",
-    "five/deep/a": "deep", "eight/deep/": "", "fifteen/deep/a": "deep", "ten/a": "ten a", "ten/deep/a": "deep",
+    "five/deep/a": "deep", "eight/deep/": "", "fifteen/deep/a": "deep", "seventeen/deep/": "",
+    "eighteen/a": "eighteen a", "eighteen/in/deep/": "", "ten/a": "ten a", "ten/deep/a": "deep",
     "eleven/deep/a": "deep",
     "twins/first": "twins", "twins/far/": "", "twins/single": "single", "pair/first": "pair", "kin/first": "kin",
     "kin/far/neighbour": "next door",
@@ -145,7 +146,9 @@ SCENES = {
 
 # Changes that are meant to fail; all others must happen, since two runs that fail alike prove nothing.
 MEANT_TO_FAIL = (
-    "syscall(", 'write_to("/ro/', 'unlink("/ro/', 'rmdir("four") = -1 ENOTEMPTY',
+    "syscall(", 'write_to("/ro/', 'unlink("/ro/', 'rmdir("four") = -1 ENOTEMPTY', "rmdir(name) = -1 ENOTEMPTY",
+    "rmdir(deep) = -1 ENOTEMPTY", 'write_to(in_deep, 01 | 0100, "not there")', 'mkdirat(fd, "new"',
+    'write_to("a", 01 | 0100, "in none")',
 )
 
 

@@ -379,6 +379,68 @@ static char *below(const char *top, const char *name)
     return path;
 }
 
+/* What leads to a directory, through it, and begins in it, while it goes and another one takes its name. */
+static void removed(const char *top, const char *name, const char *inner)
+{
+    char *file = below(name, "/a"), *deep = below(name, inner), *gone = below(name, "-gone");
+    char *in_deep = below(deep, "/a"), *whole = below(top, below("/", name));
+    MUST(chdir(top));
+    int fd = MUST(open(name, O_RDONLY | O_DIRECTORY)), path = MUST(open(name, O_PATH));
+    int deep_fd = MUST(open(deep, O_RDONLY | O_DIRECTORY));
+    WATCH(file, deep, in_deep, below(deep, "/none/a"), below(name, "/none"), below(name, "//a"), whole, below(whole, "/a"),
+          below(whole, below(inner, "/../a")), below(whole, below(inner, "/../../plain")), below(whole, "/none/../a"),
+          below(whole, "/."));
+    CHANGE(write_to(file, O_WRONLY | O_CREAT, "a"));
+    CHANGE(rmdir(name));
+    CHANGE(write_to(in_deep, O_WRONLY | O_CREAT, "deep"));
+    CHANGE(rmdir(deep));
+    CHANGE(unlink(in_deep));
+    WATCH_AT(deep_fd, "a", "none", "..", "../a", "../none");
+    CHANGE(rmdir(deep));
+    CHANGE(write_to(in_deep, O_WRONLY | O_CREAT, "not there"));
+    CHANGE(mkdir(deep, 0755));
+    CHANGE(write_to(in_deep, O_WRONLY | O_CREAT, "another one"));
+    WATCH(file, deep, in_deep, below(whole, "/a"), below(whole, below(inner, "/../a")), below(name, "/none"));
+    CHANGE(unlink(in_deep));
+    CHANGE(unlinkat(fd, inner + 1, AT_REMOVEDIR));
+    CHANGE(write_to(deep, O_WRONLY | O_CREAT, "a file now"));
+    CHANGE(unlink(deep));
+    CHANGE(mkdirat(path, inner + 1, 0));
+    CHANGE(chmod(deep, 0755));
+    CHANGE(rename(deep, gone));
+    CHANGE(rmdir(gone));
+    WATCH_AT(fd, "a", inner + 1, "none", "..");
+    CHANGE(unlink(file));
+    CHANGE(rmdir(name));
+    CHANGE(mkdir(name, 0700));
+    CHANGE(write_to(file, O_WRONLY | O_CREAT, "not yours"));
+    WATCH_AT(path, "a", inner + 1, "none");
+    CHANGE(mkdir(deep, 0755));
+    CHANGE(mkdirat(fd, "new", 0755));
+    CHANGE(unlink(file));
+    MUST(chdir(deep));
+    WATCH("a", "..", "../a", "none", below(top, "/plain"));
+    CHANGE(rmdir(below(top, below("/", deep))));
+    CHANGE(write_to("a", O_WRONLY | O_CREAT, "in none"));
+    CHANGE(mkdir(below(top, below("/", deep)), 0755));
+    CHANGE(write_to(below(top, below("/", in_deep)), O_WRONLY | O_CREAT, "in a new one"));
+    MUST(chdir(top));
+    close(fd), close(path), close(deep_fd);
+}
+
+static void removals(const char *top)
+{
+    scene("directories that are removed, the box's own");
+    MUST(mkdir("trees", 0755)), MUST(mkdir("trees/inner", 0755));
+    removed(top, "trees", "/inner");
+    scene("and others");
+    removed(top, "seventeen", "/deep");
+    scene("and one that names lead through, and out of");
+    WATCH(below(top, "/eighteen/in/deep/../../a"), below(top, "/eighteen/in/deep/../../in/"), "eighteen/a");
+    CHANGE(rmdir("eighteen/in/deep"));
+    CHANGE(mkdir("eighteen/in/deep", 0755));
+}
+
 /* Absolute names, because names with `..` are learnt of those alone. */
 static void directories(const char *top)
 {
@@ -482,6 +544,7 @@ int main(int argc, char **argv)
     descriptors();
     places();
     directories(argv[1]);
+    removals(argv[1]);
     programs();
     say("%d inodes", seen_count);
     return 0;

@@ -76,10 +76,12 @@ class Call(Context):
         "address_at",
         "args",
         "copied_address",
+        "found",
         "given",
         "kernel",
         "looked_up",
         "made",
+        "made_directory",
         "nr",
         "raw",
         "start",
@@ -95,8 +97,10 @@ class Call(Context):
         self.given: dict[int, bytes] = NOTHING  # string arguments as the guest has them, where a hook changed them
         self.start: Dir | None = None  # where walking a relative name began
         self.looked_up: tuple[Dir, bytes] | None = None  # what the name cache may learn from
+        self.found: Dir | None = None  # the directory that `looked_up` led to, where it is known
         # A name that came or went, where C could do the same next time: its start, and the name.
         self.made: tuple[Dir, bytes] | None = None
+        self.made_directory: tuple[Dir, bytes, Dir] | None = None  # likewise, and what was made
         self.creds, self.tid, self.domain = kernel.credentials(raw.tid), raw.tid, None
         self.nr, self.args = raw.nr, raw.args
 

@@ -441,9 +441,11 @@ class Kernel:
             if self.recorder is not None and reply is not LATER:
                 self.recorder.answered(call, reply if isinstance(reply, int) else given)
             if call.looked_up:
-                self.names.learn(call, *call.looked_up)
+                self.names.learn(call, *call.looked_up, there=call.found)
             if call.made:
                 self.names.learn_place(call, *call.made)
+            if call.made_directory:
+                self.names.learn_new(call, *call.made_directory)
         except OSError as error:
             self._fail(call, error)
         except BaseException as fault:  # a stray exception is our bug

@@ -49,6 +49,7 @@ class NameCache:
         # so far.
         self._mixed: dict[tuple[int, bytes], tuple[Dir, int]] = {}
         self._barren: set[tuple[int, bytes]] = set()  # the same for keys and names of which nothing can be taught
+        self._keys: dict[int, list[tuple[int, bytes]]] = {}  # of both, by the directory they lead to
         self._taught: set[int] = set()
         self._hidden = False  # has a process hidden its memory?
         self._losses = 0
@@ -90,11 +91,12 @@ class NameCache:
     def close(self) -> None:
         self._vfs.unsubscribe(self.forget)
 
-    def learn(self, call: Context, start: Dir, name: bytes, links: int = 2) -> None:
-        """A name was looked up the long way, and the guest has its answer. Teach what can be taught."""
+    def learn(self, call: Context, start: Dir, name: bytes, links: int = 2, there: Node | None = None) -> None:
+        """A name was looked up the long way, and the guest has its answer. Teach what can be taught. `there`: what the
+        name led to, if it is a directory."""
         try:
             for number in _numbers(start, name):
-                self._learn(call, number, start, name, links)
+                self._learn(call, number, start, name, links, there)
         except OSError:
             pass  # the host failed just now. Nothing is lost: the name will be looked up again
 
@@ -122,14 +124,33 @@ class NameCache:
                 if not directory.removed and self._vfs.path_of(directory) == path:
                     self._listener.cache_path(directory.placeholder, path)
 
+    def learn_new(self, call: Call, start: Dir, name: bytes, directory: Dir) -> None:
+        """The guest has just made the directory. What it does next is likely to be in it."""
+        key = name.rstrip(b"/") + b"/"
+        try:
+            with self._vfs.lock:
+                if not self.cached or self.watched:
+                    return
+                self._notice_losses()
+                for number in _numbers(start, name):
+                    found = straight(self._vfs, call, start, key, directory)
+                    if found is not None and not self._teach_directory(number, key, *found):
+                        self._teach_own(call, number, key, directory)
+        except OSError:
+            pass  # as in `learn`
+
     def _notice_losses(self) -> None:
         if self._losses != (losses := self._listener.cache_losses()):
             self._losses = losses
-            self._barren.clear()
-            self._settled.clear()
-            self._mixed.clear()
+            self._unsettle()
 
-    def _learn(self, call: Context, number: int, start: Dir, name: bytes, links: int) -> None:
+    def _unsettle(self) -> None:
+        self._settled.clear()
+        self._mixed.clear()
+        self._barren.clear()
+        self._keys.clear()
+
+    def _learn(self, call: Context, number: int, start: Dir, name: bytes, links: int, there: Node | None) -> None:
         """Teach the directory it lies in, and itself if it is one. Where the box has changed something in that
         directory, teach only this one name."""
         is_directory = name.endswith((b"/", b"/.", b"/.."))
@@ -142,7 +163,7 @@ class NameCache:
         with self._vfs.lock:
             self._notice_losses()
             # Then it does not matter where its name lies: in a directory that the box has changed, or in none (`..`).
-            if is_directory and self._teach_itself(call, number, start, name):
+            if is_directory and self._teach_itself(call, number, start, name, there):
                 return
             if name[cut:] == b"..":
                 return
@@ -160,35 +181,34 @@ class NameCache:
                 if found is None:
                     self._teach_absent(call, number, start, name[:cut])
                     return
-                there = found[0]
-                if there.tree.is_synthetic:
-                    self._teach_synthetic(call, number, name, there, name[cut:])
+                above = found[0]
+                if above.tree.is_synthetic:
+                    self._teach_synthetic(call, number, name, above, name[cut:])
                     return
                 if not self._teach_directory(number, name[:cut], *found):
-                    if there.tree.cacheable_by_name:
+                    if above.tree.cacheable_by_name:
                         if len(self._mixed) >= DIRECTORIES_MAX:
-                            self._mixed.clear()
-                        self._mixed[number, name[:cut]] = there, 1
-                        if self._teach_name(call, number, name, there, name[cut:]) == st.S_IFLNK:
+                            self._unsettle()
+                        self._keys.setdefault(id(above), []).append((number, name[:cut]))
+                        self._mixed[number, name[:cut]] = above, 1
+                        if self._teach_name(call, number, name, above, name[cut:]) == st.S_IFLNK:
                             self._teach_target(call, start, name, links)
                     return
             # The directory is taught; what was missing can only be that the name is a directory itself, or a link.
-            if self._teach_itself(call, number, start, name) is None:
+            if self._teach_itself(call, number, start, name, there) is None:
                 self._teach_target(call, start, name, links)
 
-    def _teach_itself(self, call: Context, number: int, start: Dir, name: bytes) -> bool | None:
+    def _teach_itself(self, call: Context, number: int, start: Dir, name: bytes, there: Node | None) -> bool | None:
         """Teach the directory that is called so. None: it is none, or not reached straight; False: it was taught
         before, or not all of its names are the host's."""
         key = name + b"/"
-        found = straight(self._vfs, call, start, key)
+        found = straight(self._vfs, call, start, key, there)
         if found is None:
             return None
         place = found[0].placeholder or 0
-        if self._settled.get((number, key)) == place or not self._teach_directory(number, key, *found):
+        if self._settled.get((number, key)) == place:
             return False
-        if place:
-            self._teach_directory(place, b"", found[0])
-        return True
+        return self._teach_directory(number, key, *found, place=place)
 
     def _teach_target(self, call: Context, start: Dir, name: bytes, links: int) -> None:
         """Teach where an absolute symbolic link leads: C reads the link itself, and goes on from there."""
@@ -254,20 +274,29 @@ class NameCache:
             self._barren.clear()
         self._barren.add((number, key))
 
-    def _teach_directory(self, number: int, key: bytes, directory: Dir, asked: bytes = b"") -> bool:
-        """False: not all of its names are the host's. The host is `asked` for that name, if it is not the plain one."""
+    def _teach_directory(self, number: int, key: bytes, directory: Dir, asked: bytes = b"", *, place: int = 0) -> bool:
+        """False: not all of its names are the host's. The host is `asked` for that name, if it is not the plain one.
+        It is also taught as the placeholder `place`, if that is not 0."""
         view = directory.tree.names_view(directory)
         if view is None:
             return False
-        if len(self._settled) >= DIRECTORIES_MAX:
-            self._settled.clear()
-        self._settled[number, key] = directory.placeholder or 0
-        rel = asked or view.rel
-        self._tell(number, key, directory, view, rel + b"/" if rel else b"")
         # Where a guest watches C changes nothing, and this look at the directory would be seen.
-        if not self.watched and directory.tree.plain_changes(directory):
-            self._listener.cache_changes(number, key, os.path.join(self._vfs.path_of(directory), b""))
+        plain = not self.watched and directory.tree.plain_changes(directory)
+        path = os.path.join(self._vfs.path_of(directory), b"") if plain else b""
+        self._settle(number, key, directory, view, asked or view.rel, path)
+        if place:
+            self._settle(place, b"", directory, view, view.rel, path)
         return True
+
+    def _settle(self, number: int, key: bytes, directory: Dir, view: HostView, rel: bytes, path: bytes) -> None:
+        if len(self._settled) >= DIRECTORIES_MAX:
+            self._unsettle()
+        if (number, key) not in self._settled:
+            self._keys.setdefault(id(directory), []).append((number, key))
+        self._settled[number, key] = directory.placeholder or 0
+        self._tell(number, key, directory, view, rel + b"/" if rel else b"")
+        if path:
+            self._listener.cache_changes(number, key, path)
 
     def _teach_own(self, call: Call, number: int, key: bytes, directory: Dir) -> None:
         if not self.watched:
@@ -417,25 +446,29 @@ class NameCache:
                 known = [(link.root_fd, link.where, link.text) for link in links]
                 self._listener.program_learn(name, file, interpreter, known, info, named, unasked)
 
-    def forget(self, directory: Dir, structural: bool) -> None:
+    def forget(self, directory: Dir, structural: bool, removed: bool) -> None:
         """Called by the vfs before a change becomes visible. C comes first: an application's signal handler may raise
         an exception at any step, and then what is remembered here may be too much, but not too little."""
-        if structural:
+        tree = directory.tree
+        # With `..` in it a name in the image may lead through a directory that it leaves again, if that is the host's.
+        if structural or (removed and tree is self._vfs.root.tree and not tree.may_be_own(directory)):
             # Once one hard-linked file was changed through another name, the host's stat of hard links no longer holds.
-            self._listener.cache_forget(0, True, directory.tree.hard_links_changed, True)
-            self._settled.clear()
-            self._mixed.clear()
-            self._barren.clear()
+            self._listener.cache_forget(0, True, tree.hard_links_changed, True)
+            self._unsettle()
             self._taught.clear()
             self._program_homes.clear()
             self._made.forget(None)
             return
+        if removed and directory.placeholder is not None:
+            self._listener.cache_path(directory.placeholder, b"")  # who works there has no path any more
         # C asks the host for every name of a host directory, so there new names and missing ones need no word.
-        taught = id(directory) in self._taught and not directory.tree.writes_to_host
+        taught = id(directory) in self._taught and (removed or not tree.writes_to_host)
         self._listener.cache_forget(id(directory), taught, False, id(directory) in self._program_homes)
         if taught:
-            self._settled.clear()
-            self._mixed.clear()
+            for key in self._keys.get(id(directory), ()):
+                self._settled.pop(key, None)
+                self._mixed.pop(key, None)
+            self._keys.pop(id(directory), None)
             self._taught.discard(id(directory))
             self._made.forget(directory)
 

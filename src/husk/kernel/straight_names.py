@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 MOST_LINKS, LONGEST_TEXT = 4, 255  # as in native/fastpath/programs.c
 
 
-def straight(vfs: Vfs, ctx: Context, start: Dir, key: bytes) -> tuple[Dir, bytes] | None:
+def straight(vfs: Vfs, ctx: Context, start: Dir, key: bytes, there: Node | None = None) -> tuple[Dir, bytes] | None:
     """The directory `key` leads to, and what the host is asked for it beneath the root of its tree where that differs
-    from its own name there, because of `..`; else nothing. None: not straight, or the guest may not search its way."""
+    from its own name there, because of `..`; else nothing. None: not straight, or the guest may not search its way.
+    `there`: the guest's own walk has just led to it."""
     try:
-        directory = vfs.walk(ctx, start, key) if key else start
+        directory = there or (vfs.walk(ctx, start, key) if key else start)
         if not isinstance(directory, Dir):
             return None
         vfs.access_node(ctx, directory, os.X_OK)

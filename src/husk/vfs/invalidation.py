@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from husk.vfs.node import Dir
 
-    Listener = Callable[[Dir, bool], None]
+    Listener = Callable[[Dir, bool, bool], None]
 
 
 class Invalidation:
@@ -29,7 +29,9 @@ class Invalidation:
     def unsubscribe(self, listener: Listener) -> None:
         self._listeners = tuple(other for other in self._listeners if other != listener)
 
-    def announce(self, directory: Dir, structural: bool) -> None:
-        """Names or metadata in `directory` are about to change. `structural`: so may what paths through it lead to."""
+    def announce(self, directory: Dir, structural: bool, removed: bool = False) -> None:
+        """Names or metadata in `directory` are about to change. `structural`: so may what paths through it lead to.
+        `removed`: it is empty, and about to be removed. No path leads through it then, so unless `structural` is set
+        only what is remembered of it and of names that it lacks is concerned."""
         for listener in self._listeners:
-            listener(directory, structural)
+            listener(directory, structural, removed)

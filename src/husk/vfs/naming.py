@@ -28,14 +28,15 @@ class Naming:
     def __init__(self, table: MountTable, walker: Walker) -> None:
         self._lock, self._invalidate, self._walker = table.lock, table.invalidate, walker
 
-    def mkdir(self, ctx: Context, start: Dir, path: bytes, mode: int) -> None:
+    def mkdir(self, ctx: Context, start: Dir, path: bytes, mode: int) -> Dir:
         with self._lock:
             directory, name = self._free_name(ctx, start, path, st.S_IFDIR)
             self._landlocked(ctx, directory, st.S_IFDIR)
             self._may_create(ctx, directory)
             self._invalidate(directory, False)
-            directory.tree.mkdir(ctx, directory, name, new_mode(ctx, directory, mode & 0o1777))
+            made = directory.tree.mkdir(ctx, directory, name, new_mode(ctx, directory, mode & 0o1777))
             ctx.changed("added", directory, name)
+            return made
 
     def symlink(self, ctx: Context, target: bytes, start: Dir, path: bytes) -> None:
         with self._lock:
@@ -131,7 +132,8 @@ class Naming:
             assert isinstance(node, Dir)
             if node.mounted is not None:
                 raise error(errno.EBUSY)
-            self._invalidate(directory, True)
+            self._invalidate(directory, False)
+            self._invalidate(node, not directory.tree.removal_is_local(node), True)
             directory.tree.rmdir(ctx, directory, trail.last)
             ctx.changed("deleted", directory, trail.last)
 

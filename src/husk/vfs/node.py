@@ -521,6 +521,11 @@ class Tree:
         return False
 
     # -- for the name cache: what the host can be asked for directly -------------------------------------------
+    def removal_is_local(self, directory: Dir) -> bool:
+        """An empty directory is about to be removed: was all that is taught below it taught of this very object, or of
+        objects whose own removal was announced?"""
+        return False
+
     def names_view(self, directory: Dir) -> HostView | None:
         """Where the host has the names of `directory`, if every one of them is the host's, unchanged."""
         return None

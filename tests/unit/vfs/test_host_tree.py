@@ -49,6 +49,36 @@ def box(tmp_path: Path, host: Path) -> Iterator[Virtual]:
     state.close()
 
 
+def test_what_the_removal_of_a_directory_concerns(box: Virtual, host: Path) -> None:
+    """Only itself, unless the host took away directories that were known: their names may be taught, and nobody knows
+    of which object."""
+    told: list[tuple[bytes, bool, bool]] = []
+    box.vfs.subscribe(lambda directory, structural, removed: told.append((directory.name, structural, removed)))
+
+    def removal(name: bytes) -> bool:
+        told.clear()
+        assert box.answer(("mkdir", b"/mnt/" + name)).endswith("ok")
+        assert box.answer(("rmdir", b"/mnt/" + name)).endswith("ok")
+        assert told[:-1] == [(b"", False, False), (b"", False, False)]
+        last, structural, removed = told[-1]
+        assert (last, removed) == (name, True)
+        return structural
+
+    assert not removal(b"one")
+    box.node(b"/mnt/dir")
+    (host / "dir").rmdir()
+    assert not removal(b"one")  # husk does not know yet
+    assert box.answer(("stat", b"/mnt/dir", False)).endswith("ENOENT")
+    assert removal(b"one")
+    assert not removal(b"one")  # all that was taught has been forgotten
+    (host / "outer/inner").mkdir(parents=True)
+    box.node(b"/mnt/outer/inner")
+    (host / "outer/inner").rmdir()
+    told.clear()
+    assert box.answer(("rmdir", b"/mnt/outer")).endswith("ok")
+    assert told[-1] == (b"outer", True, True)
+
+
 @pytest.mark.parametrize("name", b"absolute relative up/secret magic/etc/passwd ../secret up/../secret".split())
 @pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_WRONLY, os.O_PATH, os.O_RDONLY | os.O_TRUNC])
 def test_links_are_walked_inside_the_box(box: Virtual, tmp_path: Path, name: bytes, flags: int) -> None:

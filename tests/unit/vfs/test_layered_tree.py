@@ -146,7 +146,7 @@ class Told:
     """Collects the announced changes, and checks that each is not visible yet."""
 
     def __init__(self, world: Virtual, path: bytes) -> None:
-        self.calls: list[tuple[bytes, bool]] = []
+        self.calls: list[tuple[bytes, bool | str]] = []
         self.world, self.path = world, path
         self.early = self._look()
         self.seen_early = True
@@ -155,8 +155,8 @@ class Told:
     def _look(self) -> str:
         return self.world.answer(("stat", self.path, False))
 
-    def note(self, directory: Dir, structural: bool) -> None:
-        self.calls.append((self.world.vfs.path_of(directory), structural))
+    def note(self, directory: Dir, structural: bool, removed: bool) -> None:
+        self.calls.append((self.world.vfs.path_of(directory), "removed" if removed and not structural else structural))
         self.seen_early &= self._look() == self.early
 
 
@@ -183,6 +183,17 @@ def test_changes_are_told_before_they_show(
     assert world.answer(step).endswith("ok")
     assert set(told.calls) == expected
     assert told.seen_early, "the change showed before it was told"
+
+
+def test_the_removal_of_a_directory_is_told_of_it_alone(world: Virtual) -> None:
+    world.do_mkdir(b"/dir/new")
+    world.do_unlink(b"/dir/sub/leaf")
+    for name in (b"/dir/new", b"/dir/sub"):
+        told = Told(world, name)
+        world.do_rmdir(name)
+        assert (told.calls[:2], told.seen_early) == ([(b"/dir", False), (name, "removed")], True)
+        assert True not in [structural for _, structural in told.calls]
+        world.vfs.unsubscribe(told.note)
 
 
 def test_nothing_is_told_for_what_fails_or_only_reads(world: Virtual) -> None:

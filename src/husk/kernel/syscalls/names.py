@@ -92,7 +92,8 @@ def mknodat(call: Call) -> Reply:
 
 
 def _mkdir(call: Call, dirfd: int, name: bytes, mode: int) -> Reply:
-    call.vfs.mkdir(call, start_dir(call, dirfd, name), name, mode & 0o1777)
+    start = start_dir(call, dirfd, name)
+    call.made_directory = start, name, call.vfs.mkdir(call, start, name, mode & 0o1777)
     return 0
 
 

@@ -8,6 +8,7 @@ import stat as st
 import struct
 
 from husk.kernel.call import ANSWERED, AT_FDCWD, Call, GiveFd, Reply, held_dir, i32, path, start_dir, u32
+from husk.vfs.node import Dir
 
 O_TMPFILE = os.O_TMPFILE & ~os.O_DIRECTORY
 # The flags open(2) knows. open and openat ignore other bits; openat2 gives EINVAL.
@@ -98,6 +99,8 @@ def _open(call: Call, dirfd: int, name: bytes, flags: int, mode: int, resolve: i
     # O_CLOEXEC describes the descriptor, not the file: the vfs must not see it.
     opened = call.vfs.open(call, start, name, flags & ~os.O_CLOEXEC, mode & 0o7777, resolve)
     call.kernel.events.opened(call, name, flags, opened)
+    if isinstance(opened.node, Dir):
+        call.found = opened.node
     if flags & os.O_CREAT and (opened.made or opened.node.tree.writes_to_host):
         call.made = start, name
     if opened.without:

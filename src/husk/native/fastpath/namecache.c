@@ -396,10 +396,11 @@ PyObject *fast_py_cache_path(Listener *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "Iy#:cache_path", &number, &path, &size))
         return NULL;
     struct fast_cache *cache = self->cache;
-    char *text = cache ? malloc((size_t)size + 1) : NULL;
-    if (!text)
+    if (!cache)
         Py_RETURN_NONE;
-    memcpy(text, path, (size_t)size + 1);
+    char *text = size ? malloc((size_t)size + 1) : NULL; /* NULL: Python answers */
+    if (text)
+        memcpy(text, path, (size_t)size + 1);
     Py_BEGIN_ALLOW_THREADS
     pthread_rwlock_wrlock(&cache->lock);
     struct fast_path *known = &cache->paths[number % FAST_PATHS];

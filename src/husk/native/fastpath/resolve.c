@@ -353,8 +353,9 @@ bool fast_is_plain(struct fast_cache *cache, struct fast_resolved *path, const s
         return !follow;
     if (S_ISREG(host->st_mode))
         return !path->dir->layered || host->st_nlink == 1 || !cache->links_changed;
-    /* A directory's own metadata may have changed in the layer. That of taught directories has not. */
-    return S_ISDIR(host->st_mode) && fast_find_itself(cache, path);
+    /* A directory's own metadata may have changed in the layer. That of taught directories has not. In other mounts it
+     * is the host's. */
+    return S_ISDIR(host->st_mode) && (!path->dir->layered || fast_find_itself(cache, path));
 }
 
 void fast_show(const struct fast_showing *as, struct stat *s)

@@ -119,6 +119,8 @@ class HostTree(Tree):
         self.root: HostDir = HostDir(self, None, b"", (info.dev, info.ino))
         self.known, self._forget_at = 1, DIRECTORIES_KEPT  # directories, and how many are too many to keep all
         self.rules: TreeRules | None = None
+        # Was a directory dropped of which names may be taught? Then another object may stand for it by now.
+        self.lost_some = False
 
     def host_name(self, node: Node) -> bytes | None:
         return self.path.rstrip(b"/") + b"/" + node.rel() if isinstance(node, HostNode) else None
@@ -152,10 +154,16 @@ class HostTree(Tree):
 
     def vanished(self, directory: HostDir, name: bytes) -> None:
         """A host process removed or replaced a known directory."""
+        if self._drop(directory, name):
+            self.lost_some = True
+
+    def _drop(self, directory: HostDir, name: bytes) -> bool:
         child = directory.children.pop(name, None)
-        if child is not None:
-            child.removed = True
-            child.fresh = None
+        if child is None:
+            return False
+        child.removed = True
+        child.fresh = None
+        return True
 
     def _forget_all_unused(self, new: HostDir) -> None:
         """A guest can make any number of directories on an `rw` mount. Unused ones can be looked up again; `new` is in
@@ -168,6 +176,7 @@ class HostTree(Tree):
             above = directory.parent
             if isinstance(above, HostDir) and not (directory.is_used() or directory.children or directory is new):
                 del above.children[directory.name]
+                self.lost_some = True
                 left -= 1
         self.known, self._forget_at = left, max(DIRECTORIES_KEPT, 2 * left)
 

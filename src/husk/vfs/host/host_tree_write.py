@@ -177,14 +177,19 @@ class WritableHostTree(HostTree):
         if self.rules is not None and gone is not None:
             self.rules.gone(gone)
 
+    def removal_is_local(self, directory: Dir) -> bool:
+        # What is known below it the host has removed, and husk has not noticed.
+        return isinstance(directory, HostDir) and not directory.children and not self.lost_some
+
     def rmdir(self, ctx: Context, directory: Dir, name: bytes) -> None:
         assert isinstance(directory, HostDir)
+        self.lost_some = False  # if it was set, everything has just been forgotten
         with _At(self, directory) as at:
             gone = self._may_move(at, name)
             self._as_owner(lambda: os.rmdir(name, dir_fd=at))
         if self.rules is not None and gone is not None:
             self.rules.gone(gone)
-        self.vanished(directory, name)
+        self._drop(directory, name)
 
     def rename(self, ctx: Context, old: Dir, old_name: bytes, new: Dir, new_name: bytes, flags: int) -> None:
         assert isinstance(old, HostDir)

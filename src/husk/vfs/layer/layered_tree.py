@@ -499,6 +499,9 @@ class LayeredTree(Tree):
         return self._reverse.old_name_of(node)
 
     # -- for the name cache: Cacheable -------------------------------------------------------------------------
+    def removal_is_local(self, directory: Dir) -> bool:
+        return not self.files.mirrored  # a directory is one object for as long as its name is known
+
     def names_view(self, directory: Dir) -> HostView | None:
         return self._cacheable.names(directory)
 
