@@ -13,7 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 ROOM, NAME_COSTS = 32 << 20, 300  # bytes for all names together
-MADE_BY_C = {"a": "added", "c": "changed", "d": "deleted", "m": "metadata"}
+# By the letter of C's record, and whether the host has it.
+MADE_BY_C = {
+    "a": ("added", True), "c": ("changed", True), "d": ("deleted", True), "m": ("metadata", True),
+    "A": ("added", False), "C": ("changed", False), "D": ("deleted", False), "M": ("metadata", False),
+}
+
+
+NOTHING: dict[bytes, Name] = {}  # below most names; never written to
 
 
 class Name:
@@ -27,7 +34,7 @@ class Name:
     def __init__(self) -> None:
         self.change, self.on_host, self.moved = "", False, False
         self.opened: int | None = None
-        self.below: dict[bytes, Name] = {}
+        self.below = NOTHING
 
 
 class ChangedNames:
@@ -72,7 +79,7 @@ class ChangedNames:
             return
         if replaced:
             self._set(target, "deleted", on_host)
-        target.below, source.below = source.below, {}
+        target.below, source.below = source.below, NOTHING
         target.moved = directory and not (source.change == "added" and not source.moved)
         self._set(source, "deleted", on_host)
         self._set(target, "added", on_host)
@@ -81,19 +88,24 @@ class ChangedNames:
         """What C changed on `rw` mounts and in layers (native/fastpath/changes.c): files only, mostly many of one
         directory in a row."""
         with self._lock:
-            above = b""
+            above = b"/"
             directory: Name | None = self._root
             for kind, path, other in records:
-                cut = path.rfind(b"/")
+                cut = path.rfind(b"/") + 1
                 if path[:cut] != above:
-                    above, directory = path[:cut], self._name(path[:cut])
-                name = None if directory is None else self._below(directory, path[cut + 1 :])
-                if kind in "rRnN":
+                    above = path[:cut]
+                    directory = self._name(above)
+                part = path[cut:]
+                name = None if directory is None else directory.below.get(part) or self._below(directory, part)
+                made = MADE_BY_C.get(kind)
+                if made is None:
                     self._rename(name, self._name(other), kind in "rR", replaced=kind in "RN", directory=False)
                 elif name is None:
                     self.lost += 1
+                elif made[0] == "added" and not name.change:
+                    name.change, name.on_host = made  # most of them, and as `_set` would
                 else:
-                    self._set(name, MADE_BY_C[kind.lower()], kind.islower())
+                    self._set(name, *made)
 
     def exchanged(self, one: bytes, other: bytes, on_host: bool) -> None:
         with self._lock:
@@ -111,7 +123,7 @@ class ChangedNames:
         if change == "deleted":
             change = "" if was == "added" else change
             name.moved, name.opened = False, None
-            name.below = {}  # all that was in it is gone, too
+            name.below = NOTHING  # all that was in it is gone, too
         elif change == "added":
             change = "changed" if was == "deleted" else change
         elif was and not (change == "changed" and was == "metadata"):
@@ -132,6 +144,8 @@ class ChangedNames:
             if cost > self._room:
                 return None
             self._room -= cost
+            if name.below is NOTHING:
+                name.below = {}
             below = name.below[part] = Name()
         return below
 

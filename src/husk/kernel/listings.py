@@ -9,21 +9,23 @@ from __future__ import annotations
 import errno
 import time
 from bisect import bisect_right
+from itertools import islice
 
 from husk.abi.structs import pack_dirent64
-from husk.native._core import stat_beneath
+from husk.native._core import pack_entries, stat_beneath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from husk.kernel.call import Call
-    from husk.vfs.node import Dir
+    from husk.vfs.node import Dir, Entry
 
     Pack = Callable[[int, int, int, bytes], bytes]
     Stamp = tuple[int, int, int, int]
 
 RECORDS_MAX = 50_000  # kept, over all directories
+SHORTEST = 24  # bytes of a record
 RECENT = 100_000_000  # nanoseconds
 RECENT_BY_SECONDS = 3_000_000_000  # where the host's file system keeps times in seconds, or in two
 SECOND = 1_000_000_000
@@ -54,8 +56,9 @@ class Listings:
             kept = self._kept.get((id(directory), pack)) if stamp else None
             if kept is None or kept.directory is not directory or kept.stamp != stamp or kept.rel != rel:
                 if stamp is None or position or _too_fresh(stamp):
-                    entries = call.vfs.entries(call, directory, position)
-                    return _fill(((e.cookie, pack(e.ino, e.cookie, e.kind, e.name)) for e in entries), position, room)
+                    entries = list(islice(call.vfs.entries(call, directory, position), max(room, 0) // SHORTEST + 1))
+                    cookies = (entry.cookie for entry in entries)
+                    return _fill(zip(cookies, _packed(entries, pack), strict=True), position, room)
                 kept = self._keep(call, directory, rel, stamp, pack)
             if not position and pack is pack_dirent64:
                 call.kernel.names.listed(directory, stamp, kept.whole)  # C has forgotten it, or never knew it
@@ -71,7 +74,7 @@ class Listings:
             rel,
             stamp,
             [entry.cookie for entry in entries],
-            [pack(entry.ino, entry.cookie, entry.kind, entry.name) for entry in entries],
+            _packed(entries, pack),
         )
         old = self._kept.pop((id(directory), pack), None)
         self._count += len(entries) - (len(old.records) if old else 0)
@@ -79,6 +82,10 @@ class Listings:
         while self._count > RECORDS_MAX and len(self._kept) > 1:
             self._count -= len(self._kept.pop(next(iter(self._kept))).records)
         return listing
+
+
+def _packed(entries: list[Entry], pack: Pack) -> list[bytes]:
+    return pack_entries(entries) if pack is pack_dirent64 else [pack(e.ino, e.cookie, e.kind, e.name) for e in entries]
 
 
 def _stamp(directory: Dir) -> tuple[bytes, Stamp | None]:
@@ -89,7 +96,7 @@ def _stamp(directory: Dir) -> tuple[bytes, Stamp | None]:
             return b"", None
         if view.manifest is not None:
             return view.rel, NEVER_CHANGES
-        info = stat_beneath(view.root_fd, view.rel)
+        info = view.info or stat_beneath(view.root_fd, view.rel)
     except OSError:
         return b"", None
     return view.rel, (info.dev, info.ino, info.mtime, info.ctime)

@@ -33,6 +33,8 @@ static PyMethodDef functions[] = {
     {"kernel_file_system", host_py_kernel_file_system, METH_VARARGS,
      "kernel_file_system(fd): its name, or empty: an ordinary one"},
     {"stat_fd", host_py_stat_fd, METH_VARARGS, "stat_fd(fd) -> HostStat, as fstat"},
+    {"list_names", host_py_list_names, METH_VARARGS, "list_names(fd) -> [(name, inode number, S_IF*)]"},
+    {"pack_entries", host_py_pack_entries, METH_VARARGS, "pack_entries([Entry]) -> [record of getdents64]"},
     {"new_watches", host_py_new_watches, METH_NOARGS, "new_watches() -> inotify descriptor that does not block"},
     {"watch", host_py_watch, METH_VARARGS, "watch(inotify_fd, file_fd, mask) -> watch descriptor"},
     {"clear_umask", host_py_clear_umask, METH_NOARGS, "clear_umask(): give this thread a umask of its own, 0"},

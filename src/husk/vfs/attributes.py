@@ -88,7 +88,7 @@ class Attributes:
                 dots.append(Entry(b".", directory.tree.stat(ctx, directory).ino, st.S_IFDIR, 1))
             if after < 2:
                 above = self._walker.up(directory, self._walker.trail(ctx, directory))
-                dots.append(Entry(b"..", above.tree.stat(ctx, above).ino, st.S_IFDIR, 2))
+                dots.append(Entry(b"..", above.tree.number(ctx, above), st.S_IFDIR, 2))
             if directory.removed:
                 return dots if not after else ()
             return _chain(dots, directory.tree.entries(ctx, directory, max(after, 2)))

@@ -10,7 +10,7 @@ from husk.abi.structs import pack_stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from husk.native._core import Manifest, Showing
+    from husk.native._core import HostStat, Manifest, Showing
     from husk.vfs.node import Stat
 
 SAME = (0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF)  # every host id is shown as it is
@@ -20,10 +20,11 @@ class HostView:
     """`rel` beneath `root_fd` on the host.
 
     `host_ino` is the inode of a directory that is known by its identity, not by its name; else 0. `layered`: hard links
-    and changed files may live elsewhere in the layer. `manifest`: the names are in there, not on the host.
+    and changed files may live elsewhere in the layer. `manifest`: the names are in there, not on the host. `info`: what
+    the host said of a directory when the view was made.
     """
 
-    __slots__ = ("host_dev", "host_ino", "layered", "manifest", "rel", "root_fd", "showing")
+    __slots__ = ("host_dev", "host_ino", "info", "layered", "manifest", "rel", "root_fd", "showing")
 
     def __init__(
         self,
@@ -35,9 +36,10 @@ class HostView:
         host_ino: int = 0,
         layered: bool = False,
         manifest: Manifest | None = None,
+        info: HostStat | None = None,
     ) -> None:
         self.root_fd, self.rel, self.host_dev, self.showing = root_fd, rel, host_dev, showing
-        self.host_ino, self.layered, self.manifest = host_ino, layered, manifest
+        self.host_ino, self.layered, self.manifest, self.info = host_ino, layered, manifest, info
 
 
 MISSING = HostView(-1, b"", 0, ("host", 0, SAME, SAME))

@@ -381,6 +381,10 @@ class Tree:
     def stat(self, ctx: Context, node: Node) -> Stat:
         raise OSError(errno.EIO, "no stat")
 
+    def number(self, ctx: Context, directory: Dir) -> int:
+        """A directory's inode number."""
+        return self.stat(ctx, directory).ino
+
     def open(self, ctx: Context, node: Node, flags: int) -> int:
         """A host descriptor (close-on-exec in husk) for a regular file, FIFO or device, opened with the access mode
         and status flags in `flags` (no O_CREAT/O_EXCL/O_NOFOLLOW/O_DIRECTORY). O_TRUNC and O_PATH may be there.

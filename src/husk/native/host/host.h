@@ -24,6 +24,10 @@ PyObject *host_py_watch(PyObject *self, PyObject *args);
 PyObject *host_py_new_watches(PyObject *self, PyObject *args);
 PyObject *host_py_clear_umask(PyObject *self, PyObject *args);
 
+/* listings.c */
+PyObject *host_py_list_names(PyObject *self, PyObject *args);
+PyObject *host_py_pack_entries(PyObject *self, PyObject *args);
+
 /* proc_files.c */
 /* What one read of the file gives, terminated: its size, or -errno and an empty text. */
 ssize_t host_read_proc(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -106,20 +106,6 @@ def _is_mounted(fd: int) -> bool:
         return False
 
 
-def entry_kind(entry: os.DirEntry[str]) -> int:
-    """S_IF* of a scandir entry, from its d_type where the host tells it."""
-    if entry.is_symlink():
-        return st.S_IFLNK
-    if entry.is_dir(follow_symlinks=False):
-        return st.S_IFDIR
-    if entry.is_file(follow_symlinks=False):
-        return st.S_IFREG
-    try:
-        return st.S_IFMT(entry.stat(follow_symlinks=False).st_mode)
-    except OSError:
-        return 0
-
-
 def open_lower(root: int, rel: bytes, flags: int, kind: int, key: Key, may: May | None = None) -> int:
     """Open a host file that a look-up found to be of `kind`. `key` is the file that the guest was allowed to open.
 

@@ -13,13 +13,12 @@ import os
 import stat as st
 from bisect import bisect_right
 
-from husk.native._core import ClosedFileSystem, is_fixed, kernel_file_system, open_beneath, stat_beneath
+from husk.native._core import ClosedFileSystem, is_fixed, kernel_file_system, list_names, open_beneath, stat_beneath
 from husk.vfs.host.host_file import (
     HOST_FLAGS,
     beneath,
     changed_stat,
     close_guarded,
-    entry_kind,
     open_guarded,
     open_lower,
     orphan_stat,
@@ -203,7 +202,6 @@ class HostTree(Tree):
         return (listing[place] for place in range(start, len(listing)))
 
     def _snapshot(self, directory: HostDir) -> list[Entry]:
-        found: dict[bytes, tuple[int, int]] = {}
         try:
             fd = open_beneath(self.fd, directory.rel(), os.O_RDONLY | os.O_DIRECTORY)
         except FileNotFoundError:
@@ -211,9 +209,7 @@ class HostTree(Tree):
                 return []  # closed to every guest: it looks empty
             raise
         try:
-            with os.scandir(fd) as names:
-                for entry in names:
-                    found[os.fsencode(entry.name)] = entry.inode(), entry_kind(entry)
+            found = {name: (ino, kind) for name, ino, kind in list_names(fd)}
         finally:
             os.close(fd)
         if self.rules is not None:
@@ -253,6 +249,10 @@ class HostTree(Tree):
         if isinstance(node, Orphan):
             return orphan_stat(node, self.dev)
         return self._shown(self._info(node))
+
+    def number(self, ctx: Context, directory: Dir) -> int:
+        assert isinstance(directory, HostDir)
+        return directory.key[1]
 
     def _shown(self, info: HostStat) -> Stat:
         uid, gid = self.uids.get(info.uid, info.uid), self.gids.get(info.gid, info.gid)
@@ -384,7 +384,7 @@ class HostTree(Tree):
         showing = host_showing(self.dev, self.uids, self.gids)
         if (found.dev, found.ino) != directory.key or showing is None:  # a host process may have put another one there
             return None
-        return HostView(self.fd, rel, found.dev, showing, host_ino=found.ino)
+        return HostView(self.fd, rel, found.dev, showing, host_ino=found.ino, info=found)
 
     def handle_view(self, node: Node, dev: int, ino: int) -> HostView | None:
         # C tells open files apart by their numbers on the one device.

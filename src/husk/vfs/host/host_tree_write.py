@@ -120,7 +120,7 @@ class WritableHostTree(HostTree):
         # One that is not as new was put there by another process meanwhile.
         if self.rules is not None and child.last is not None and child.last.mtime == child.last.ctime:
             self.rules.made_directory(child.key)
-            self._named(directory, name)
+            self.rules.named(child.rel(), st.S_IFDIR, child.key)
         return child
 
     def _named(self, directory: Dir, name: bytes) -> None:

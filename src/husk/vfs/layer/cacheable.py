@@ -101,8 +101,8 @@ class Cacheable:
 
     def _lower_view(self, lower: Lower, rel: bytes) -> HostView | None:
         showing = host_showing(self._dev, lower.uids, lower.gids)
-        host_dev = lower.stat(rel).dev
+        info = lower.stat(rel)
         # Only inode numbers of the tree's first host device are shown as they are.
-        if showing is None or not self._numbers.is_first_device(host_dev):
+        if showing is None or not self._numbers.is_first_device(info.dev):
             return None
-        return HostView(lower.fd, rel, host_dev, showing, layered=True, manifest=lower.mapped)
+        return HostView(lower.fd, rel, info.dev, showing, layered=True, manifest=lower.mapped, info=info)

@@ -271,6 +271,10 @@ class LayeredTree(Tree):
             return found
         return orphan_stat(node, self.dev)
 
+    def number(self, ctx: Context, directory: Dir) -> int:
+        assert isinstance(directory, LayerDir)
+        return directory.ino
+
     def lower_stat(self, info: HostStat, lower: Lower) -> Stat:
         dev, ino, mode, nlink, uid, gid, rdev, size, blksize, blocks, atime, mtime, ctime = info
         if lower.uids or lower.gids:

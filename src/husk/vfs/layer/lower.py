@@ -9,14 +9,14 @@ from __future__ import annotations
 import errno
 import os
 
-from husk.native._core import open_beneath, stat_beneath, stat_fd
-from husk.vfs.host.host_file import beneath, close_guarded, entry_kind, open_lower, read_link, stat_as
+from husk.native._core import list_names, open_beneath, stat_beneath, stat_fd
+from husk.vfs.host.host_file import beneath, close_guarded, open_lower, read_link, stat_as
 from husk.vfs.node import ACL_ACCESS, ACL_DEFAULT, Stat, error
 from husk.vfs.permissions import READ, permitted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
     from husk.native import _core
     from husk.native._core import HostStat
@@ -85,24 +85,21 @@ class Lower:
         """uid and gid as the guest sees them."""
         return self.uids.get(info.uid, info.uid), self.gids.get(info.gid, info.gid)
 
-    def names(self, rel: bytes) -> Iterator[tuple[bytes, tuple[int, int], int]]:
+    def names(self, rel: bytes) -> Iterable[tuple[bytes, tuple[int, int], int]]:
         """Name, identity (device and inode) and kind of each entry of the directory."""
         try:
             fd = open_beneath(self.fd, rel, os.O_RDONLY | os.O_DIRECTORY)
         except FileNotFoundError:
-            return
+            return ()
         try:
-            dev = stat_beneath(fd, b"").dev
-            with os.scandir(fd) as entries:
-                if self.rules is None:
-                    for entry in entries:
-                        yield os.fsencode(entry.name), (dev, entry.inode()), entry_kind(entry)
-                    return
-                found = [(os.fsencode(entry.name), (dev, entry.inode()), entry_kind(entry)) for entry in entries]
+            dev = stat_fd(fd).dev
+            found = [(name, (dev, ino), kind) for name, ino, kind in list_names(fd)]
         finally:
             os.close(fd)
+        if self.rules is None:
+            return found
         hidden = self.rules.hidden(rel, [(name, identity) for name, identity, _ in found])
-        yield from (one for one in found if one[0] not in hidden)
+        return [one for one in found if one[0] not in hidden]
 
     def read_link(self, rel: bytes) -> bytes:
         return read_link(self.fd, rel)
