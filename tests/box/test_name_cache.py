@@ -443,6 +443,32 @@ def test_the_cache_answers_by_directory_descriptor(tmp_path: Path, asked: list[i
     assert len(asked) < 600, len(asked)  # of 6600; Python's own start takes some hundred
 
 
+CHANGED_ABOVE = """
+import os
+os.chdir("/m")
+os.rmdir("empty")
+for i in range(20):
+    for name in "one", "two", "three", "four":
+        assert os.lstat(name).st_nlink == os.stat(name).st_nlink
+        assert os.access(name, os.X_OK)
+        fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY)
+        assert os.fstat(fd).st_ino == os.stat(name).st_ino
+        os.close(fd)
+"""
+
+
+def test_directories_of_one_that_the_box_has_changed(tmp_path: Path, asked: list[int]) -> None:
+    """Each of them is the host's alone, so once it was opened C answers for it."""
+    (tmp_path / "m" / "empty").mkdir(parents=True)
+    prepare(tmp_path / "m")
+    policy = Policy(["python3", "-c", CHANGED_ABOVE])
+    policy.mounts.append(Mount(str(tmp_path / "m"), "/m", "cow"))
+    with open(os.devnull, "r+b") as null:
+        result = Runner(policy, Events(None, None), (null.fileno(),) * 3).run()
+    assert result.exit_code == 0 and not result.faults
+    assert len(asked) < 150, len(asked)  # of 480 and Python's start
+
+
 COPIED_UP = """
 import os
 fd = os.open("/m/f", os.O_RDWR)

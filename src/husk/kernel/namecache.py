@@ -319,6 +319,11 @@ class NameCache:
         if view is not None:
             # A directory's own metadata changes with its names, so a change in it takes this back.
             self._tell(number, name, node if isinstance(node, Dir) else directory, view, view.rel)
+        elif isinstance(node, Dir) and not node.tree.may_be_own(node):
+            place = node.placeholder or 0
+            if self._settled.get((number, name + b"/")) != place:
+                self._vfs.access_node(call, node, os.X_OK)
+                self._teach_directory(number, name + b"/", node, place=place)
         return node.kind
 
     def _teach_own_files(self, number: int, key: bytes, directory: Dir, most: int) -> bool:
@@ -364,7 +369,7 @@ class NameCache:
     def opened(self, node: Node, fd: int, info: Stat | None, *, made: bool = False) -> None:
         """The guest is about to get `fd`, a descriptor of `node`, and will likely call fstat on it next. Of one that it
         `made`, it may set the times. `info`: what stat said of it, if that is known."""
-        if not self.cached:
+        if not self.cached or isinstance(node, Dir):
             return
         try:
             host = os.fstat(fd)
