@@ -151,8 +151,9 @@ class Naming:
             directory.tree.may_remove(directory, trail.last, node)
             self._landlocked(ctx, directory, 0, removed=st.S_IFREG)
             self._may_delete(ctx, directory, node, is_dir=False)
-            self._invalidate(directory, node.kind == st.S_IFLNK)
-            directory.tree.unlink(ctx, directory, trail.last)
+            # On the host links come and go without a word, and are read each time.
+            self._invalidate(directory, node.kind == st.S_IFLNK and not directory.tree.writes_to_host)
+            directory.tree.unlink(ctx, directory, trail.last, node)
             ctx.changed("deleted", directory, trail.last)
             return directory
 

@@ -353,7 +353,8 @@ class Tree:
     def link(self, ctx: Context, node: Node, directory: Dir, name: bytes) -> None:
         raise OSError(errno.EROFS, "read-only")
 
-    def unlink(self, ctx: Context, directory: Dir, name: bytes) -> None:
+    def unlink(self, ctx: Context, directory: Dir, name: bytes, found: Node | None = None) -> None:
+        """`found`: what `lookup` has just given for the name."""
         raise OSError(errno.EROFS, "read-only")
 
     def rmdir(self, ctx: Context, directory: Dir, name: bytes) -> None:

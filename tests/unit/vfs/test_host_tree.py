@@ -79,6 +79,13 @@ def test_what_the_removal_of_a_directory_concerns(box: Virtual, host: Path) -> N
     assert told[-1] == (b"outer", True, True)
 
 
+def test_the_removal_of_a_link_concerns_no_name_behind_it(box: Virtual) -> None:
+    told: list[tuple[bytes, bool, bool]] = []
+    box.vfs.subscribe(lambda directory, structural, removed: told.append((directory.name, structural, removed)))
+    assert box.answer(("unlink", b"/mnt/up")).endswith("ok")
+    assert told == [(b"", False, False)]
+
+
 @pytest.mark.parametrize("name", b"absolute relative up/secret magic/etc/passwd ../secret up/../secret".split())
 @pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_WRONLY, os.O_PATH, os.O_RDONLY | os.O_TRUNC])
 def test_links_are_walked_inside_the_box(box: Virtual, tmp_path: Path, name: bytes, flags: int) -> None:

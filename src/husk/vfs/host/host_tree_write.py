@@ -170,7 +170,7 @@ class WritableHostTree(HostTree):
                     self._new(directory, name, lambda: os.link(path, name, dst_dir_fd=to, follow_symlinks=True))
         self._named(directory, name)
 
-    def unlink(self, ctx: Context, directory: Dir, name: bytes) -> None:
+    def unlink(self, ctx: Context, directory: Dir, name: bytes, found: Node | None = None) -> None:
         with _At(self, directory) as at:
             gone = self._may_move(at, name) if self.rules is not None else None
             self._as_owner(lambda: os.unlink(name, dir_fd=at))

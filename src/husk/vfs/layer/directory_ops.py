@@ -19,6 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from husk.native._core import HostStat
     from husk.vfs.layer.copy_up import CopyUp
     from husk.vfs.layer.layered_tree import LayeredTree
     from husk.vfs.layer.upper_files import UpperFiles
@@ -216,11 +217,12 @@ class DirectoryOps:
                 os.link(path, name, dst_dir_fd=self._state.files_fd, follow_symlinks=True)
         self._state.adopt(inode.number)
 
-    def unlink(self, directory: LayerDir, name: bytes) -> None:
-        node = self._with_twins(self._tree.lookup(None, directory, name))
+    def unlink(self, directory: LayerDir, name: bytes, found: Node | None) -> None:
+        lower = found.info if isinstance(found, LowerNode) else None
+        node = self._with_twins(found if found is not None and lower else self._tree.lookup(None, directory, name))
         if directory.mirror is not None:
             directory.mirror.remove(name, node)
-        self._take(directory, name)
+        self._take(directory, name, lower)
         self._forget(node)
 
     def rmdir(self, ctx: Context, directory: LayerDir, name: bytes) -> None:
@@ -304,11 +306,12 @@ class DirectoryOps:
             node.add_name(directory, name)
         directory.mtime = directory.ctime = self.one_moment or now()
 
-    def _take(self, directory: LayerDir, name: bytes) -> None:
-        """Remove a name; where the lower directory has it too, a whiteout keeps it from showing again."""
+    def _take(self, directory: LayerDir, name: bytes, lower: HostStat | None = None) -> None:
+        """Remove a name; where the lower directory has it too, a whiteout keeps it from showing again. `lower`: what it
+        has was just looked up."""
         self._copy_up.directory(directory)
         node = directory.names.pop(name, None)
-        if directory.lower is not None and directory.shows_lower(name) and self._lower_has(directory, name):
+        if directory.lower is not None and directory.shows_lower(name) and self._lower_has(directory, name, lower):
             directory.names[name] = WHITEOUT
         if isinstance(node, LayerDir):
             directory.subdirs -= 1
@@ -317,10 +320,11 @@ class DirectoryOps:
         directory.cookies.pop(name, None)
         directory.mtime = directory.ctime = now()
 
-    def _lower_has(self, directory: LayerDir, name: bytes) -> bool:
+    def _lower_has(self, directory: LayerDir, name: bytes, info: HostStat | None) -> bool:
         assert directory.lower is not None
+        rel = directory.below(name)
         try:
-            directory.lower.record(directory.below(name), directory.lower.stat(directory.below(name)))
+            directory.lower.record(rel, info or directory.lower.stat(rel))
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError:

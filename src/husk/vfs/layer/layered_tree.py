@@ -427,9 +427,9 @@ class LayeredTree(Tree):
         assert isinstance(directory, LayerDir)
         self._ops.link(node, directory, name)
 
-    def unlink(self, ctx: Context, directory: Dir, name: bytes) -> None:
+    def unlink(self, ctx: Context, directory: Dir, name: bytes, found: Node | None = None) -> None:
         assert isinstance(directory, LayerDir)
-        self._ops.unlink(directory, name)
+        self._ops.unlink(directory, name, found)
 
     def rmdir(self, ctx: Context, directory: Dir, name: bytes) -> None:
         assert isinstance(directory, LayerDir)
