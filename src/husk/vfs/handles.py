@@ -39,7 +39,7 @@ class Handles:
         self._files: dict[tuple[bytes, int, int], tuple[Node, tuple[bytes, int, int]]] = {}
         table.subscribe(self._forget_files)
 
-    def _forget_files(self, directory: Dir, structural: bool) -> None:
+    def _forget_files(self, directory: Dir, structural: bool, removed: bool) -> None:
         if self._files and (structural or directory.tree is self._root.tree):
             self._files.clear()
 
