@@ -194,8 +194,12 @@ class NameCache:
                         if self._teach_name(call, number, name, above, name[cut:]) == st.S_IFLNK:
                             self._teach_target(call, start, name, links)
                     return
-            # The directory is taught; what was missing can only be that the name is a directory itself, or a link.
-            if self._teach_itself(call, number, start, name, there) is None:
+            # The directory is taught; what was missing can only be that the name is a directory itself, or a link. To
+            # read a link of the host would count as an access, and the guest may not have read it.
+            node = there or self._vfs.walk(call, start, name, follow=False)
+            if isinstance(node, Dir):
+                self._teach_itself(call, number, start, name, node)
+            elif node.kind == st.S_IFLNK and node.tree.cacheable_by_name:
                 self._teach_target(call, start, name, links)
 
     def _teach_itself(self, call: Context, number: int, start: Dir, name: bytes, there: Node | None) -> bool | None:
@@ -320,11 +324,19 @@ class NameCache:
             # A directory's own metadata changes with its names, so a change in it takes this back.
             self._tell(number, name, node if isinstance(node, Dir) else directory, view, view.rel)
         elif isinstance(node, Dir) and not node.tree.may_be_own(node):
-            place = node.placeholder or 0
-            if self._settled.get((number, name + b"/")) != place:
-                self._vfs.access_node(call, node, os.X_OK)
-                self._teach_directory(number, name + b"/", node, place=place)
+            self._teach_host_directory(call, number, name, node)
         return node.kind
+
+    def _teach_host_directory(self, call: Context, number: int, name: bytes, node: Dir) -> None:
+        """A directory of the host in one that the box has changed: what lies in it, and its name. The key that its name
+        makes with a slash says nothing of the name itself, which could be a link."""
+        place = node.placeholder or 0
+        if self._settled.get((number, name + b"/")) == place:
+            return
+        self._vfs.access_node(call, node, os.X_OK)
+        view = node.tree.names_view(node)
+        if view is not None and self._teach_directory(number, name + b"/", node, place=place):
+            self._tell(number, name, node, view, view.rel)
 
     def _teach_own_files(self, number: int, key: bytes, directory: Dir, most: int) -> bool:
         """A program that asked for some names is likely to ask for all: find, rsync, git status. False: there are more

@@ -300,7 +300,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct stat host = {0};
         int fd = -1;
         fast_find_itself(cache, target);
-        enum fast_outcome seen = flags & 1 ? fast_lookup(target, O_PATH, &fd, &host)
+        enum fast_outcome seen = flags & 1 ? fast_lookup(cache, target, O_PATH, &fd, &host)
                                    : fast_lookup_following(cache, target, flags & 2 ? O_PATH : O_RDONLY, &fd, &host);
         if (seen != FAST_PYTHON) { /* else it is not used any more */
             check(target);

@@ -135,9 +135,6 @@ static bool find(struct fast_cache *cache, struct fast_resolved *path)
         return !__atomic_load_n(&path->dir->stale, __ATOMIC_ACQUIRE);
     }
     path->dir = fast_cache_find(cache, path->start, path->name, path->size);
-    /* A directory of the host in one that the box has changed: whatever else its name led to was announced for it. */
-    if (!path->dir && find_directory(cache, path))
-        return path->slash = true;
     if (path->dir)
         memcpy(path->host, path->dir->text + path->dir->key_size, path->dir->rel_size + 1);
     return path->dir && (!__atomic_load_n(&path->dir->stale, __ATOMIC_ACQUIRE) || is_given_directory(path->dir));

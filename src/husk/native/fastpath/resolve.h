@@ -69,8 +69,8 @@ struct fast_listed {
     int64_t before, behind;
     int fd;              /* the guest's open directory */
 };
-/* True: somebody has to end it, done or not. Until then no other listing begins. False: Python's. `shared`: a duplicate of
- * the guest's descriptor, which this closes. */
+/* True: somebody has to end it, done or not. Until then no other listing begins. False: Python's. `shared`: a duplicate
+ * of the guest's descriptor, which this closes. */
 bool fast_list_begin(struct fast_cache *cache, int shared, uint32_t start, int room, struct fast_listed *listed);
 void fast_list_end(const struct fast_listed *listed, bool done);
 void fast_list_close(int shared); /* what may not be the directory that it was taken for */

@@ -310,9 +310,9 @@ sum:    movabs  $GATE_SUM_FACTOR, %rdi
         jnz     wrong
 
         /*
-         * And can a buffer of known size be written? Its first and last word are given to an atomic addition of 0, which
-         * leaves them as they are: the answer may be that there is nothing to write. Nobody waits for the word of ours
-         * that this wakes. On the page of the caller's stack there is nothing to try, as with the name above.
+         * And can a buffer of known size be written? Its first and last word are given to an atomic addition of 0,
+         * which leaves them as they are: the answer may be that there is nothing to write. Nobody waits for the word of
+         * ours that this wakes. On the page of the caller's stack there is nothing to try, as with the name above.
          */
 2:      mov     GATE_SAVED_DATA(%rbx), %r11
         movzwl  GATE_DATA_SIZE(%r11), %ecx
@@ -435,8 +435,8 @@ opened: mov     GATE_SAVED_VALUE(%rbx), %rax
 
         /*
          * husk has moved the directory's position behind the records. Each page of the buffer is tried, and the end,
-         * before they are copied; no record is smaller than 24 bytes. A buffer that cannot be written: the position goes
-         * back, and the ordinary call says so.
+         * before they are copied; no record is smaller than 24 bytes. If the buffer cannot be written, the position
+         * goes back, and the ordinary call says so.
          */
 list:   mov     GATE_SAVED_VALUE(%rbx), %r8
         test    %r8, %r8
@@ -478,9 +478,9 @@ unread: mov     GATE_SLOT_DATA(%r12), %rsi
         jmp     give_up
 
         /*
-         * The umask of a new file. husk would read it from /proc, which takes six times as long as to set it twice here.
-         * Nobody may make a file in between: so signals are blocked, and the process has one thread (only then can it
-         * stop to share its memory). One that steps through its own instructions has to be left alone.
+         * The umask of a new file. husk would read it from /proc, which takes six times as long as to set it twice
+         * here. Nobody may make a file in between: so signals are blocked, and the process has one thread (only then
+         * can it stop sharing its memory). One that steps through its own instructions has to be left alone.
          */
 mask:   lea     -128(%rsp), %rsp
         pushfq

@@ -100,8 +100,9 @@ const struct gate_call *gate_call(int nr);
 bool gate_may_lead(int nr); /* has it a stub of some kind? */
 bool gate_is_open_call(const struct gate_call *call);
 bool gate_is_listing(const struct gate_call *call);
-bool gate_needs_direct(const struct gate_call *call); /* only processes with direct names can make it through a gate */
-bool gate_is_change(const struct gate_call *call, const uint64_t args[6]); /* of what there is, not of a position alone */
+bool gate_needs_direct(const struct gate_call *call); /* only processes with direct names make it through a gate */
+/* Does it change files or names, not a position alone? */
+bool gate_is_change(const struct gate_call *call, const uint64_t args[6]);
 
 /* install.c */
 /* What lies around the call site of a notification. */
