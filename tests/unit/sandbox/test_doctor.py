@@ -177,7 +177,7 @@ def older(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     """As on Linux 6.11: rights of Landlock ABI 5, and signals are not scoped."""
     monkeypatch.setattr(namespaces, "landlock_abi", lambda: min(5, landlock_abi()))
     monkeypatch.setenv("HUSK_STATE", f"{tmp_path}/state")
-    monkeypatch.setattr("husk.cli.cmd_run.with_signals", lambda box, _ended: box.run())  # this process keeps its handlers
+    monkeypatch.setattr("husk.cli.cmd_run.with_signals", lambda box, _: box.run())  # this process keeps its handlers
 
 
 @pytest.mark.usefixtures("older")

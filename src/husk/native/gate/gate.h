@@ -98,6 +98,7 @@ PyObject *gate_py_use(Listener *self, PyObject *noargs);
 struct gate_call { int nr; uint8_t name, out; uint16_t size; }; /* as in a stub */
 const struct gate_call *gate_call(int nr);
 bool gate_may_lead(int nr); /* has it a stub of some kind? */
+bool gate_is_alone(int nr); /* direct names never answer it, so its site is led away when a gate opens */
 bool gate_is_open_call(const struct gate_call *call);
 bool gate_is_listing(const struct gate_call *call);
 bool gate_needs_direct(const struct gate_call *call); /* only processes with direct names make it through a gate */

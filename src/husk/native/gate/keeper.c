@@ -60,10 +60,9 @@ bool gate_needs_direct(const struct gate_call *call)
     return gate_is_open_call(call) || gate_is_listing(call);
 }
 
-bool gate_is_change(const struct gate_call *call, const uint64_t args[6])
+/* It changes something, whatever its arguments are. */
+static bool always_changes(const struct gate_call *call)
 {
-    if (gate_is_open_call(call))
-        return args[call->out] & O_CREAT;
     switch (call->nr) {
     case SYS_unlink:
     case SYS_unlinkat:
@@ -75,6 +74,17 @@ bool gate_is_change(const struct gate_call *call, const uint64_t args[6])
     default:
         return false;
     }
+}
+
+bool gate_is_change(const struct gate_call *call, const uint64_t args[6])
+{
+    return gate_is_open_call(call) ? args[call->out] & O_CREAT : always_changes(call);
+}
+
+bool gate_is_alone(int nr)
+{
+    const struct gate_call *call = gate_call(nr);
+    return call && (gate_is_listing(call) || always_changes(call));
 }
 
 bool gate_may_lead(int nr)

@@ -141,7 +141,8 @@ static void tell(struct gate_keeper *keeper, int fd, bool sigaction)
         const struct husk_site *site = &library->sites[i];
         if (site->nr == SYS_rt_sigaction && !sigaction)
             continue;
-        fast_direct_site(keeper->listener->cache, site);
+        if (!gate_is_alone(site->nr)) /* each page of the library that is changed costs every program */
+            fast_direct_site(keeper->listener->cache, site);
         const struct gate_site found = {(uint64_t)major(site->dev) << 32 | minor(site->dev), site->ino, site->offset,
                                         site->nr, site->between};
         gate_remember_site(keeper, &found);
