@@ -22,7 +22,7 @@ from husk.abi.registry import ROWS, by_name
 from husk.abi.registry.rules import Verdict
 from husk.cli.compat.cmd_probe import main
 from husk.compat.probe.measured import contradicted, measured_surface
-from husk.compat.probe.probe_lines import SKIPPED, WORKS, Check, Head, Result, read_head, read_result
+from husk.compat.probe.probe_lines import HANG, SKIPPED, WORKS, Check, Head, Result, read_head, read_result
 from husk.compat.probe.run_probe import PROGRAM, Measurement, list_checks, run_probe, show_program
 from husk.compat.runtimes import find, names
 from husk.compat.runtimes.differences import differences
@@ -325,13 +325,18 @@ def test_gvisor_is_what_its_profile_says() -> None:
     if GVISOR_PROFILE.partition("-")[2] not in said:
         pytest.skip(f"the profile is {GVISOR_PROFILE}, and runsc is {said.splitlines()[:1]}")
     user = "setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all"
+    inside = f"{runsc} --network=none --platform=ptrace do {user}"
     try:
-        found = run_probe(f"{runsc} --network=none --platform=ptrace do {user}", limit=3)
+        found = run_probe(inside, limit=3)
     except HuskError as error:
         pytest.skip(f"runsc cannot run here: {error}")
     surface = find(GVISOR_PROFILE)
+    # What hangs on a busy machine gets a second, longer try.
+    hung = [result for result in found.results if result.result == HANG]
+    again = run_probe(inside, sorted({result.check.call for result in hung}), limit=20).results if hung else []
+    second = {(result.check.call, result.check.case): result for result in again}
     odd, used = [], set()
-    for result in found.results:
+    for result in (second.get((one.check.call, one.check.case), one) for one in found.results):
         claim = contradicted(result, surface)
         if not claim:
             continue
