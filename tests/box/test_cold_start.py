@@ -41,7 +41,7 @@ def here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pa
     before = set(os.listdir("/proc/self/fd"))
     yield tmp_path
     assert until(lambda: not children())
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert until(lambda: set(os.listdir("/proc/self/fd")) <= before)  # a thread may be looking at the C library
     assert list((tmp_path / "state").iterdir()) == []
 
 
