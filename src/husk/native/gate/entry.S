@@ -211,7 +211,7 @@ copy:   lea     GATE_SAVED_REQUEST + GATE_REQUEST_NAME(%rbx), %rdi
 sure:   movslq  %ecx, %rcx
         mov     %rcx, GATE_SAVED_FD(%rbx)
         movq    $0, GATE_SAVED_INO(%rbx)
-place:  lea     -ROOM(%rsp), %rsp
+        lea     -ROOM(%rsp), %rsp
         call    where
         lea     ROOM(%rsp), %rsp
         test    %eax, %eax

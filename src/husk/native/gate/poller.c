@@ -45,6 +45,7 @@ static void set_awake(struct gate_process *gate, bool awake)
 
 struct request {
     uint64_t words[GATE_REQUEST_BYTES / 8];
+    const struct gate_call *call; /* which it makes; NULL: one that has no gate */
 };
 
 static uint64_t field(const struct request *request, unsigned at)
@@ -73,9 +74,8 @@ static unsigned name_words(const struct request *request)
 /* The times that the call sets, behind the name. NULL: it has none. */
 static const uint64_t *times_of(const struct request *request)
 {
-    const struct gate_call *call = call_of(request);
-    return call && call->size == GATE_TIMES && arguments(request)[2] ? &request->words[GATE_REQUEST_WORDS +
-                                                                                   name_words(request)] : NULL;
+    bool has_times = request->call && request->call->size == GATE_TIMES && arguments(request)[2];
+    return has_times ? &request->words[GATE_REQUEST_WORDS + name_words(request)] : NULL;
 }
 
 /* Copy it, once. False: it is none. */
@@ -91,6 +91,7 @@ static bool copy_request(const uint8_t *slot, struct request *request, uint64_t 
         if (i == GATE_REQUEST_WORDS - 1) {
             if (field(request, GATE_REQUEST_SIZE) > GATE_LONGEST_NAME)
                 return false;
+            request->call = call_of(request);
             count += name_words(request) + (times_of(request) ? GATE_TIMES_BYTES / 8 : 0);
         }
     }
@@ -275,7 +276,7 @@ void gate_serve(struct gate_keeper *keeper, struct gate_process *gate, uint8_t *
     uint64_t sum = 0, size = GATE_DECLINED;
     uint32_t turn = posted & ~(uint32_t)GATE_STATES;
     reply.fd = -1, reply.size = 0, reply.value = 0;
-    const struct gate_call *call = copy_request(slot, &request, &sum) ? call_of(&request) : NULL;
+    const struct gate_call *call = copy_request(slot, &request, &sum) ? request.call : NULL;
     if (call && gate_is_listing(call) && is_listing_there(gate))
         call = NULL;
     if (call && has_effect(call, arguments(&request)) && !take((uint32_t *)(void *)slot, posted))
