@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -79,6 +80,31 @@ def test_same_as_linux(user: User, program: list[str]) -> None:
         assert trees.snapshot(work, "/") == trees.snapshot(same, "/"), side
 
 
+@pytest.mark.both_settings
+@pytest.mark.parametrize("seed", ["1", "2", "3"])
+def test_directories_that_were_there_before(user: User, seed: str) -> None:
+    """On a copy the host's files are only hidden, by C, and the host's directories stay as they were."""
+    made = user.folder("made")
+    program = str(guest_programs() / "files_hidden")
+    subprocess.run([*user.wrapper, program, "make"], cwd=made, check=True)
+    native = user.folder("native")
+    subprocess.run([*user.wrapper, "cp", "-a", f"{made}/.", str(native)], check=True)
+    told = subprocess.run(
+        [*user.wrapper, program, seed], cwd=native, check=True, capture_output=True
+    ).stdout.decode()
+    assert told.count("\n") > 3000
+    for side, (mode, options) in SIDES.items():
+        work = user.folder(side)
+        subprocess.run([*user.wrapper, "cp", "-a", f"{made}/.", str(work)], check=True)
+        mounts = ["--mount", f"{guest_programs()}:{GUESTS}:ro", "--mount", f"{work}:/workspace:{mode}"]
+        command = [*mounts, *options, "--", f"{GUESTS}/files_hidden", seed]
+        result = husk(["run", *command], wrapper=user.wrapper, env=user.env)
+        assert (result.status, result.err) == (0, ""), result
+        assert result.out.splitlines() == told.splitlines(), side
+        same = native if mode == "rw" else made
+        assert trees.snapshot(work, "/") == trees.snapshot(same, "/"), side
+
+
 # Runs husk, and tells how many calls Python answered and what is reported as changed.
 COUNTED = """
 import json, os, sys
@@ -106,9 +132,18 @@ mv two three; : > three/more; : > one/gone; rm one/gone one/f1*; mv one/f2 one/r
 """
 
 
-def counted(user: User, name: str, cache: str, script: str = LOOP, mode: str = "rw") -> tuple[int, list[list[str]]]:
+def counted(
+    user: User, name: str, cache: str, script: str = LOOP, mode: str = "rw", *, files: int = 0
+) -> tuple[int, list[list[str]]]:
+    """`files`: so many are there before, f0 and so on, and a program."""
     work = user.folder(name)
     (work / "one.old").touch()
+    if files:
+        shutil.copy2("/bin/true", work / "program")
+    for number in range(files):
+        (work / f"f{number}").write_text("the host's\n")
+        if os.getuid() == 0:
+            os.chown(work / f"f{number}", NOBODY, NOBODY)
     command = [sys.executable, "-c", COUNTED, str(work), cache, script, mode]
     env = {**os.environ, **user.env}
     done = subprocess.run([*user.wrapper, *command], check=True, capture_output=True, cwd="/", env=env)
@@ -138,6 +173,25 @@ def test_c_removes_them(user: User, mode: str) -> None:
     all_calls, told = counted(user, "off", "off", REMOVING, mode)
     assert calls < 150 and all_calls > 400, (calls, all_calls)
     assert changes == told == [["added", "/work/kept"]]
+
+
+# A program is found by its name alone, once it was started.
+HIDING = """
+cd /work; ./program || exit 3; mkdir d; rm f1 f2 f3; rm program; ./program 2>/dev/null && exit 4; [ -e f3 ] && exit 5
+rm f1?? f20?; : > f150; : > f151; mv f150 f152; rm f151; : > f153; [ -e f151 ] && exit 6
+mv f153 f5; mv f4 f6; [ "$(echo f1??)" = f152 ] || exit 7; exec 3< f21; rm f21; read text <&3; [ "$text" ] || exit 8
+rm -r d
+"""
+
+
+def test_c_hides_the_hosts_files(user: User) -> None:
+    """On a copy. Their names are free then; and what C made there and removed again does not show them."""
+    calls, changes = counted(user, "on", "on", HIDING, "cow", files=300)
+    all_calls, told = counted(user, "off", "off", HIDING, "cow", files=300)
+    assert calls < 150 and all_calls > 220, (calls, all_calls)
+    assert changes == told
+    assert ["deleted", "/work/f151"] in changes and ["changed", "/work/f152"] in changes
+    assert len(os.listdir(user.place / "on")) == len(os.listdir(user.place / "off")) == 302
 
 
 # As programs do that write a file under another name first, and then give it its mode, times and name.
@@ -272,3 +326,21 @@ def test_rules_hold(user: User, options: list[str]) -> None:
     told = [line.rpartition(" ")[2] for line in result.out.splitlines()]
     assert (result.status, told) == (0, ["1", "1", "1", "1", "0", "0", "1", "1", "1", "0"]), result
     assert (work / "moved").read_text() == "keep" and not (work / "sub" / "keep").exists()
+
+
+def test_rules_hold_on_a_copy(user: User) -> None:
+    """What may not be used cannot be hidden either, by C as by Python."""
+    work = user.folder("work")
+    for name in ("secret", "closed", "kept", *(f"f{number}" for number in range(20))):
+        (work / name).write_text(name)
+    mounts = ["--mount", f"{work}:/work:cow", "--hide", "secret", "--deny", "closed", "--protect", "kept"]
+    script = """
+    cd /work; rm f0 f1 f2 f3; say() { "$@" 2>/dev/null; echo "$* $?"; }
+    say rm -f closed; say rm secret; say rm kept; say rm f4; : > secret; say rm secret; ls
+    """
+    for options in ([], OFF):
+        result = husk(["run", *mounts, *options, "--", "/bin/sh", "-c", script], wrapper=user.wrapper, env=user.env)
+        told = result.out.splitlines()
+        assert told[:5] == ["rm -f closed 1", "rm secret 1", "rm kept 0", "rm f4 0", "rm secret 0"], result
+        assert "closed" in told and "secret" not in told[5:] and "f4" not in told, result
+    assert (work / "secret").read_text() == "secret"

@@ -1,14 +1,14 @@
 """kernel: files that C changes in a layer (native/fastpath/own_dirs.c), and how the vfs comes to know of it.
 
-C knows all names of some directories that are the box's own, and changes them while no thread of Python has the vfs's
-lock. Whoever takes the lock enters first what C did. What the lock is held for is therefore never behind.
+C knows all names that the box has made or hidden in some directories, and changes them while no thread of Python has
+the vfs's lock. Whoever takes the lock enters first what C did. What the lock is held for is therefore never behind.
 """
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from husk.native._core import Listener
+    from husk.native._core import HostStat, Listener
     from husk.vfs.node import Context, Dir, Node
     from husk.vfs.state import State
 
@@ -35,7 +35,7 @@ class MadeFiles:
         own = directory.tree.own_directory(ctx, directory)
         if own is None:
             return
-        files_fd, uid, gid, stat, names = own
+        files_fd, uid, gid, stat, names, beneath = own
         owner, state = id(directory), self._state
         credit = self._asked.get(owner, 0) + NAMES_EACH
         if len(self._asked) >= DIRECTORIES_MAX:
@@ -48,7 +48,7 @@ class MadeFiles:
             state.lock.entering(self.describe, self._own, state.nodes)
             state.lock.set_aside(*state.new_numbers(NUMBERS))
         self._own[owner] = directory, uid, gid
-        self._listener.cache_own(number, key, owner, path, files_fd, uid, gid, stat, names, state.lock)
+        self._listener.cache_own(number, key, owner, path, files_fd, uid, gid, stat, names, beneath, state.lock)
 
     def forget(self, directory: Dir | None) -> None:
         """C was told to change nothing there, or anywhere. What it did has been entered."""
@@ -57,15 +57,16 @@ class MadeFiles:
         else:
             self._own.pop(id(directory), None)
 
-    def describe(self, owner: int, number: int, when: int, mode: int, name: bytes) -> tuple[Dir, Node | None] | None:
-        """The directory in which C made a file, and its node; or that in which it removed one (`mode` 0). The vfs's
-        lock enters that. None: a signal handler has taken the lock since, which entered it, and then changed the
-        directory."""
+    def describe(
+        self, owner: int, number: int, when: int, mode: int, name: bytes, host: HostStat | None
+    ) -> tuple[Dir, Node | None] | None:
+        """The directory in which C made a file, and its node; or that in which it removed one (`mode` 0), and what now
+        hides what the host has there. The vfs's lock enters that. None: a signal handler has taken the lock since,
+        which entered it, and then changed the directory."""
         own = self._own.get(owner)
         if own is None:
             return None
         directory, uid, gid = own
         if not mode:
-            directory.tree.removed_outside(directory, name, number, when)
-            return directory, None
+            return directory, directory.tree.removed_outside(directory, name, number, when, host)
         return directory, directory.tree.made_outside(directory, name, number, mode, uid, gid, when)

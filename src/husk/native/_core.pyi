@@ -245,6 +245,7 @@ class Listener:
         gid: int,
         stat: bytes,
         names: list[tuple[bytes, int, int, int, int, int, int, int]],
+        beneath: tuple[int, bytes, int, Showing] | None,
         lock: VfsLock,
         /,
     ) -> None: ...
@@ -358,7 +359,7 @@ class VfsLock:
     def after_fork(self) -> None: ...
     def entering(
         self,
-        describe: Callable[[int, int, int, int, bytes], tuple[object, T | None] | None],
+        describe: Callable[[int, int, int, int, bytes, HostStat | None], tuple[object, T | None] | None],
         owners: Mapping[int, tuple[object, ...]],
         nodes: dict[int, T],
         /,

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from husk.native._core import Manifest
+    from husk.native._core import HostStat, Manifest, Showing
     from husk.vfs.access.landlock_rules import Domain
     from husk.vfs.host_view import HostView
     from husk.vfs.layer.watch_mirror import MirrorDir
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     # content: inode number, mode, user, group, change time, and when husk set the real file up. Mode 0: only the tree
     # can show it.
     OwnName = tuple[bytes, int, int, int, int, int, int, int]
-    # The directory of real files, user and group of a new one, the directory's attributes, and all its names.
-    OwnDirectory = tuple[int, int, int, bytes, list[OwnName]]
+    # The directory of real files, user and group of a new one, the directory's attributes, all names that are not the
+    # host's, and what of the host lies beneath it: the root of its tree, the name there, its device, how to show it.
+    OwnDirectory = tuple[int, int, int, bytes, list[OwnName], tuple[int, bytes, int, Showing] | None]
 
 
 # The extended attributes that hold POSIX ACLs: that of a file, and that of what will be made in a directory.
@@ -451,12 +452,20 @@ class Tree:
         (fastpath/own_dirs.c)?"""
         return None
 
-    def may_be_own(self, directory: Dir) -> bool:
+    def may_be_told(self, directory: Dir) -> bool:
         """Is it likely that `own_directory` has an answer?"""
         return False
 
-    def removed_outside(self, directory: Dir, name: bytes, number: int, when: int) -> None:
-        """Such a file was removed; its name is still there. May be called again for the same."""
+    def may_be_own(self, directory: Dir) -> bool:
+        """Likewise, and is nothing of the host beneath it?"""
+        return False
+
+    def removed_outside(
+        self, directory: Dir, name: bytes, number: int, when: int, host: HostStat | None
+    ) -> Node | None:
+        """Such a file was removed, or one of the host was hidden (`number` 0); its name is still there. What replaces
+        it, so that what the `host` has by that name does not show. May be called again for the same."""
+        return None
 
     def made_outside(
         self, directory: Dir, name: bytes, number: int, mode: int, uid: int, gid: int, when: int

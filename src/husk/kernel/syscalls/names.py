@@ -116,7 +116,7 @@ def _rename(call: Call, old_fd: int, old: bytes, new_fd: int, new_argument: int,
 
 def _teach(call: Call, directory: Dir, start: Dir, name: bytes) -> None:
     """C may do the next change in `directory`, in which `name` came or went."""
-    if directory.tree.writes_to_host or directory.tree.may_be_own(directory):
+    if directory.tree.writes_to_host or directory.tree.may_be_told(directory):
         call.made = start, name
 
 

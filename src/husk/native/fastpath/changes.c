@@ -343,7 +343,8 @@ static int truncate_own(const struct change *c, const struct fast_resolved *path
 static bool create_own(const struct change *c, const struct fast_resolved *path,
                        uint32_t flags, uint32_t mode)
 {
-    int fd = path->dir->missing ? make_own(c, path, flags, mode) : truncate_own(c, path, flags);
+    bool perhaps_new = path->dir->missing || fast_own_is_beneath(path);
+    int fd = perhaps_new ? make_own(c, path, flags, mode) : truncate_own(c, path, flags);
     c->reply->fd = fd;
     return fd >= 0;
 }

@@ -9,9 +9,13 @@
  * What C says of a file is never changed in place, because other threads look at it without a lock: there is a new
  * entry, and the old one is kept until everything is forgotten.
  *
- * Not here: directories, links, anything over a lower directory. */
+ * A directory of the host that the box has changed is known likewise: `beneath` leads to what the host has, and the
+ * names are those that differ. C hides a plain file of the host there, and makes files under names that the host lacks.
+ *
+ * Not here: directories, links, and changes of the host's files but that their names are hidden. */
 #include "fastpath/own_dirs.h"
 
+#include "host/host.h"
 #include "notify/notify.h"
 
 #include <errno.h>
@@ -46,6 +50,7 @@ struct fast_own {
     bool files_changed;    /* C changed files, too, and so is what was taught of them */
     char *path;            /* owned */
     struct fast_dir *none; /* owned: what a free name leads to */
+    struct fast_dir *beneath; /* owned: what any other name leads to, on the host; NULL: the directory is the box's alone */
     struct fast_dir *gone; /* owned: what names led to before; other threads may be looking */
     struct own_name *names[NAME_BUCKETS];
 };
@@ -90,6 +95,7 @@ static unsigned free_own(struct fast_own *own)
     }
     free(own->path);
     free(own->none);
+    free(own->beneath);
     free(own);
     return known;
 }
@@ -139,7 +145,14 @@ static struct own_name *find_name(struct fast_own *own, const char *name, size_t
 struct fast_dir *fast_own_name(struct fast_own *own, const char *name, size_t size)
 {
     struct own_name *one = find_name(own, name, size);
-    return one ? __atomic_load_n(&one->entry, __ATOMIC_SEQ_CST) : own->none;
+    if (one)
+        return __atomic_load_n(&one->entry, __ATOMIC_SEQ_CST);
+    return own->beneath ? own->beneath : own->none;
+}
+
+bool fast_own_is_beneath(const struct fast_resolved *path)
+{
+    return path->own && path->dir == path->own->beneath;
 }
 
 bool fast_own_is_past(const struct fast_resolved *path)
@@ -206,9 +219,40 @@ static size_t size_of(const struct fast_resolved *path)
     return path->size - path->cut;
 }
 
-static bool is_free(const struct fast_own *own, const struct own_name *one)
+/* What the host has by that name beneath the directory. UNSURE: Python looks. */
+enum host_answer { HAS, LACKS, UNSURE };
+
+static enum host_answer ask_host(struct fast_cache *cache, const struct fast_resolved *path, struct stat *s)
 {
-    return !one || one->entry == own->none;
+    struct fast_dir *dir = path->own->beneath;
+    const char *rel = dir->text + dir->key_size, *last = path->name + path->cut;
+    char name[2 * FAST_LONGEST_NAME];
+    int held = fast_held_fd(cache, dir);
+    int fd = held >= 0 ? held : host_open_beneath(dir->root_fd, *rel ? rel : ".", O_PATH | O_DIRECTORY, 0);
+    if (fd < 0)
+        return UNSURE;
+    bool has = fstatat(fd, last, s, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0, lacks = !has && errno == ENOENT;
+    if (held < 0)
+        close(fd);
+    if (!has)
+        return lacks ? LACKS : UNSURE;
+    memcpy(name, rel, dir->rel_size);
+    memcpy(name + dir->rel_size, last, size_of(path) + 1);
+    bool plain = s->st_dev == dir->host_dev && s->st_ino < 1ULL << 32 && host_rules_leave(dir->root_fd, name, NULL) &&
+                 host_rules_leave(dir->root_fd, name, s);
+    return plain ? HAS : UNSURE;
+}
+
+/* Has the host no such name, as far as the directory shows it? */
+static bool host_lacks(struct fast_cache *cache, const struct fast_resolved *path)
+{
+    struct stat s;
+    return !path->own->beneath || ask_host(cache, path, &s) == LACKS;
+}
+
+static bool is_free(struct fast_cache *cache, const struct fast_resolved *path, const struct own_name *one)
+{
+    return one ? one->entry == path->own->none : host_lacks(cache, path);
 }
 
 static bool is_its_own(const struct fast_cache *cache, const struct own_name *one)
@@ -231,9 +275,9 @@ static bool may(struct fast_cache *cache, const struct fast_resolved *path, enum
     const struct own_name *one = name_of(path);
     switch (wish) {
     case FAST_MAKE:
-        return layer->known < MOST_KNOWN && fast_lock_has_room(layer->lock) && is_free(path->own, one);
+        return layer->known < MOST_KNOWN && fast_lock_has_room(layer->lock) && is_free(cache, path, one);
     case FAST_REMOVE:
-        return may_take(cache, path->own, one);
+        return one ? may_take(cache, path->own, one) : path->own->beneath != NULL;
     case FAST_SET_MODE:
         return layer->known < MOST_KNOWN && one && one->number && is_its_own(cache, one);
     case FAST_TRUNCATE:
@@ -248,7 +292,7 @@ bool fast_own_enter(struct fast_cache *cache, const struct fast_resolved *path, 
     bool names = wish == FAST_MAKE || wish == FAST_REMOVE;
     if ((names && !fast_permits(cache, &path->own->shown, 3)) || !fast_lock_try(layer->lock))
         return false;
-    if (fast_lock_records(layer->lock, 1, size_of(path)) && may(cache, path, wish))
+    if (fast_lock_records(layer->lock, 1, size_of(path) + sizeof(struct stat)) && may(cache, path, wish))
         return true;
     fast_own_leave(cache);
     return false;
@@ -262,10 +306,11 @@ bool fast_own_enter_both(struct fast_cache *cache, const struct fast_resolved *f
         !fast_permits(cache, &to->own->shown, 3) || !fast_lock_try(layer->lock))
         return false;
     const struct own_name *one = name_of(from), *other = name_of(to);
-    *replaces = !is_free(to->own, other);
-    if (fast_lock_records(layer->lock, 2, size_of(from) + 2 * size_of(to)) && layer->known < MOST_KNOWN &&
-        one != other && may_take(cache, from->own, one) && one->entry &&
-        (!*replaces || may_take(cache, to->own, other)))
+    *replaces = !is_free(cache, to, other);
+    /* What is below the old name on the host must stay hidden: that is Python's. */
+    if (fast_lock_records(layer->lock, 2, size_of(from) + 2 * size_of(to) + sizeof(struct stat)) &&
+        layer->known < MOST_KNOWN && one != other && may_take(cache, from->own, one) && one->entry &&
+        (!*replaces || may_take(cache, to->own, other)) && host_lacks(cache, from))
         return true;
     fast_own_leave(cache);
     return false;
@@ -374,7 +419,10 @@ int fast_own_truncate(struct fast_cache *cache, const struct fast_resolved *path
 static bool take(struct fast_cache *cache, const struct fast_resolved *path, uint64_t number, int64_t *when)
 {
     char real[24];
-    struct stat s;
+    struct stat s, below;
+    enum host_answer host = path->own->beneath ? ask_host(cache, path, &below) : LACKS;
+    if (host == UNSURE)
+        return false;
     snprintf(real, sizeof real, "%llu", (unsigned long long)number);
     int fd = openat(path->own->files_fd, real, O_PATH | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
@@ -385,17 +433,47 @@ static bool take(struct fast_cache *cache, const struct fast_resolved *path, uin
         *when = core_nanoseconds(s.st_ctim);
         fast_cache_forget_file(cache, &s); /* who remembers it looks afterwards whether it still has a name */
         struct fast_record record = {.deed = FAST_REMOVED, .owner = path->own->owner, .number = number,
-                                     .when_ns = *when, .size = (uint32_t)size_of(path)};
-        fast_lock_record(cache->layer->lock, &record, path->name + path->cut, NULL);
+                                     .when_ns = *when, .size = (uint32_t)size_of(path),
+                                     .new_size = host == HAS ? sizeof below : 0};
+        fast_lock_record(cache->layer->lock, &record, path->name + path->cut, &below);
     }
     close(fd);
     return done;
+}
+
+/* Hide a plain file of the host. Who has it open is then told by Python what it is. One that can be executed may be a
+ * taught program, which is found without a look at its directory. */
+static bool hide(struct fast_cache *cache, const struct fast_resolved *path)
+{
+    struct fast_own *own = path->own;
+    struct stat s, shown;
+    if (ask_host(cache, path, &s) != HAS || !S_ISREG(s.st_mode) || s.st_nlink != 1 || s.st_mode & 0111)
+        return false;
+    shown = s;
+    fast_show(&own->beneath->showing, &shown);
+    if (own->shown.st_mode & S_ISVTX && own->shown.st_uid != cache->uid && shown.st_uid != cache->uid)
+        return false;
+    struct fast_record record = {.deed = FAST_REMOVED, .owner = own->owner, .size = (uint32_t)size_of(path),
+                                 .new_size = sizeof s};
+    struct own_name *one = new_name(path->name + path->cut, size_of(path));
+    if (!one || !fast_lock_date(cache->layer->lock, &record.when_ns)) {
+        free(one);
+        return false;
+    }
+    one->entry = own->none;
+    put_name(own, one);
+    spoil(cache, own, true);
+    fast_cache_forget_file(cache, &s);
+    fast_lock_record(cache->layer->lock, &record, path->name + path->cut, &s);
+    return true;
 }
 
 bool fast_own_remove(struct fast_cache *cache, const struct fast_resolved *path)
 {
     struct own_name *one = name_of(path);
     int64_t when;
+    if (!one)
+        return hide(cache, path);
     if (!take(cache, path, one->number, &when))
         return false;
     lead(path->own, one, path->own->none, 0);
@@ -416,7 +494,7 @@ bool fast_own_move(struct fast_cache *cache, const struct fast_resolved *from, c
     struct own_name *one = name_of(from), *other = name_of(to), *fresh = NULL;
     struct fast_dir *entry = next_entry(to->own, one);
     uint64_t number = one->number;
-    bool replaces = !is_free(to->own, other);
+    bool replaces = other && other->entry != to->own->none;
     int64_t when = 0;
     struct stat s;
     if (!other)
@@ -479,8 +557,36 @@ bool fast_own_set_times(struct fast_cache *cache, const struct fast_resolved *pa
 
 /* ---- Python's side ----------------------------------------------------------------------------------------------- */
 
-/* All names of a new directory, from a list of (name, number, inode, mode, uid, gid, ctime, set_up). Mode 0: it is not
- * known how the file is shown. */
+/* What lies beneath a directory: (root_fd, rel, host_dev, showing). */
+static bool add_beneath(struct fast_own *own, PyObject *view)
+{
+    int root_fd;
+    unsigned long long host_dev;
+    const char *rel;
+    Py_ssize_t size;
+    PyObject *shown;
+    struct fast_showing showing;
+    if (view == Py_None)
+        return true;
+    if (!PyArg_ParseTuple(view, "iy#KO", &root_fd, &rel, &size, &host_dev, &shown) ||
+        !fast_parse_showing(shown, &showing))
+        return false;
+    if (size > FAST_LONGEST_NAME)
+        return PyErr_SetString(PyExc_ValueError, "a name that is too long"), false;
+    own->beneath = calloc(1, sizeof *own->beneath + size + 2);
+    if (!own->beneath)
+        return PyErr_NoMemory(), false;
+    *own->beneath = (struct fast_dir){.owner = own->owner, .host_dev = host_dev, .root_fd = root_fd,
+                                      .showing = showing, .layered = true,
+                                      .rel_size = (uint16_t)(size ? size + 1 : 0)};
+    memcpy(own->beneath->text, rel, size);
+    if (size)
+        own->beneath->text[size] = '/';
+    return true;
+}
+
+/* Its names, from a list of (name, number, inode, mode, uid, gid, ctime, set_up). Mode 0: it is not known how the file
+ * is shown. A name that hides one of the host has the kind of a device, as overlayfs writes it. */
 static bool add_names(struct fast_own *own, PyObject *names, unsigned room, unsigned *known)
 {
     for (Py_ssize_t i = 0; i < PyList_Size(names); i++) {
@@ -496,7 +602,9 @@ static bool add_names(struct fast_own *own, PyObject *names, unsigned room, unsi
         if (!one)
             return PyErr_NoMemory(), false;
         one->number = number;
-        if (mode && *known < room && (one->entry = new_entry(own, number))) {
+        if (S_ISCHR(mode)) {
+            one->entry = own->none;
+        } else if (mode && *known < room && (one->entry = new_entry(own, number))) {
             struct stat given = {.st_dev = own->dev, .st_ino = ino, .st_mode = mode, .st_nlink = 1, .st_uid = uid,
                                  .st_gid = gid, .st_ctim = {changed / 1000000000, changed % 1000000000}};
             one->entry->showing = (struct fast_showing){.manner = FAST_AS_UPPER, .given = given, .set_up_ns = set_up};
@@ -514,10 +622,10 @@ PyObject *fast_py_cache_own(Listener *self, PyObject *args)
     int files_fd;
     const char *key, *path, *stat_bytes;
     Py_ssize_t key_size, stat_size;
-    PyObject *names;
+    PyObject *names, *view;
     VfsLock *lock;
-    if (!PyArg_ParseTuple(args, "Iy#KyiIIy#O!O!:cache_own", &start, &key, &key_size, &owner, &path, &files_fd, &uid,
-                          &gid, &stat_bytes, &stat_size, &PyList_Type, &names, fast_lock_type, &lock))
+    if (!PyArg_ParseTuple(args, "Iy#KyiIIy#O!OO!:cache_own", &start, &key, &key_size, &owner, &path, &files_fd, &uid,
+                          &gid, &stat_bytes, &stat_size, &PyList_Type, &names, &view, fast_lock_type, &lock))
         return NULL;
     struct fast_cache *cache = self->cache;
     if (!cache || !cache->layer || key_size > FAST_LONGEST_NAME || strlen(path) >= FAST_LONGEST_NAME)
@@ -532,7 +640,7 @@ PyObject *fast_py_cache_own(Listener *self, PyObject *args)
     own->dev = (uint32_t)own->shown.st_dev;
     own->none = new_entry(own, 0);
     unsigned known_names = 0, room = cache->layer->known < MOST_KNOWN ? MOST_KNOWN - cache->layer->known : 0;
-    if (!own->path || !own->none || !add_names(own, names, room, &known_names)) {
+    if (!own->path || !own->none || !add_beneath(own, view) || !add_names(own, names, room, &known_names)) {
         free_own(own);
         return PyErr_Occurred() ? NULL : PyErr_NoMemory();
     }

@@ -11,8 +11,10 @@ void fast_own_free(struct fast_cache *cache);
 void fast_own_forget(struct fast_cache *cache, uint64_t owner); /* with the write lock; 0: all of them */
 /* The directory's metadata, or a name that it lacks, was taught: with the write lock. */
 void fast_own_taught(struct fast_cache *cache, uint64_t owner);
-/* What the directory has by this name: a file that C made, or nothing (`missing`). NULL: only Python knows. */
+/* What the directory has by this name: a file that C made, nothing (`missing`), or what the host has beneath it. NULL:
+ * only Python knows. */
 struct fast_dir *fast_own_name(struct fast_own *own, const char *name, size_t size);
+bool fast_own_is_beneath(const struct fast_resolved *path); /* did the name lead to what the host has? */
 /* May C do this to a file of that name, and does Python leave it room for the record? Then the vfs's lock is C's, until
  * fast_own_leave. */
 enum fast_wish { FAST_MAKE, FAST_REMOVE, FAST_SET_MODE, FAST_TRUNCATE };

@@ -123,10 +123,11 @@ static bool find(struct fast_cache *cache, struct fast_resolved *path)
         struct fast_own *own = path->dir->own;
         path->dir = fast_own_name(own, path->name + path->cut, path->size - path->cut);
         path->own = own;
-        if (path->dir) {
+        if (path->dir && !fast_own_is_beneath(path)) {
             memcpy(path->host, path->dir->text, path->dir->rel_size + 1);
             return true;
         }
+        path->held = path->dir ? fast_held_fd(cache, path->dir) : -1;
     }
     if (path->dir) {
         memcpy(path->host, path->dir->text + path->dir->key_size, path->dir->rel_size + 1);
@@ -355,7 +356,10 @@ bool fast_is_plain(struct fast_cache *cache, struct fast_resolved *path, const s
         return !path->dir->layered || host->st_nlink == 1 || !cache->links_changed;
     /* A directory's own metadata may have changed in the layer. That of taught directories has not. In other mounts it
      * is the host's. */
-    return S_ISDIR(host->st_mode) && (!path->dir->layered || fast_find_itself(cache, path));
+    if (!S_ISDIR(host->st_mode) || !path->dir->layered)
+        return S_ISDIR(host->st_mode);
+    const struct fast_dir *itself = fast_find_itself(cache, path);
+    return itself && !itself->own;
 }
 
 void fast_show(const struct fast_showing *as, struct stat *s)

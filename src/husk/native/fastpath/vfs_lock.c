@@ -10,10 +10,19 @@
  * Blocking signals meanwhile: another thread may receive one, and the handler runs in the main thread all the same. */
 #include "fastpath/vfs_lock.h"
 
+#include "host/host.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8
+#endif
 
 #define MOST_RECORDED (256 << 10) /* bytes; then Python makes the next change, and reads them all */
 
@@ -47,7 +56,20 @@ uint64_t fast_lock_number(VfsLock *lock)
     return lock->next++; /* none is used twice, whatever happens now */
 }
 
-void fast_lock_record(VfsLock *lock, const struct fast_record *record, const char *name, const char *new_name)
+bool fast_lock_date(VfsLock *lock, int64_t *when_ns)
+{
+    struct stat s;
+    if (lock->clock < 0)
+        lock->clock = memfd_create("", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
+    if (lock->clock < 0 && errno == EINVAL) /* before Linux 6.3 */
+        lock->clock = memfd_create("", MFD_CLOEXEC);
+    if (lock->clock < 0 || fchmod(lock->clock, 0600) < 0 || fstat(lock->clock, &s) < 0)
+        return false;
+    *when_ns = core_nanoseconds(s.st_ctim);
+    return true;
+}
+
+void fast_lock_record(VfsLock *lock, const struct fast_record *record, const char *name, const void *more)
 {
     char *end = lock->records + lock->size;
     memcpy(end, record, sizeof *record);
@@ -56,9 +78,9 @@ void fast_lock_record(VfsLock *lock, const struct fast_record *record, const cha
         memcpy(end, name, record->size);
     end += record->size;
     if (record->new_size)
-        memcpy(end, new_name, record->new_size);
+        memcpy(end, more, record->new_size);
     lock->size = end + record->new_size - lock->records;
-    lock->room += record->deed == FAST_REMOVED ? 1 : record->deed == FAST_MADE ? -1 : 0;
+    lock->room += record->deed == FAST_REMOVED && record->number ? 1 : record->deed == FAST_MADE ? -1 : 0;
 }
 
 /* ---- what C has changed ------------------------------------------------------------------------------------------ */
@@ -75,26 +97,37 @@ static bool set_times(PyObject *directory, PyObject *when)
 static bool enter_node(VfsLock *self, PyObject *directory, PyObject *names, PyObject *name, PyObject *node,
                        PyObject *number, PyObject *when)
 {
-    if (node == Py_None ? PyDict_DelItem(names, name) < 0
-                        : PyDict_SetItem(names, name, node) < 0 || PyDict_SetItem(self->nodes, number, node) < 0)
+    if (node == Py_None ? PyDict_DelItem(names, name) < 0 : PyDict_SetItem(names, name, node) < 0)
+        return false;
+    if (number != Py_None && PyDict_SetItem(self->nodes, number, node) < 0)
         return false;
     return set_times(directory, when);
 }
 
+/* What the host has by the name of a file that was removed; None: nothing. */
+static PyObject *stat_of_host(const struct fast_record *record, const char *more)
+{
+    struct stat s;
+    if (record->deed != FAST_REMOVED || record->new_size != sizeof s)
+        return Py_NewRef(Py_None);
+    memcpy(&s, more, sizeof s);
+    return host_stat(&s);
+}
+
 /* A file that was made or removed. `*entered`: a signal handler has taken the lock meanwhile, too, and done that. */
-static bool enter_described(VfsLock *self, const struct fast_record *record, PyObject *name, PyObject *number,
-                            PyObject *when, bool *entered)
+static bool enter_described(VfsLock *self, const struct fast_record *record, PyObject *name, PyObject *host,
+                            PyObject *number, PyObject *when, bool *entered)
 {
     uint64_t before = self->entered;
     PyObject *directory = NULL, *node = NULL, *names = NULL;
-    PyObject *described = PyObject_CallFunction(self->describe, "KOOIO", (unsigned long long)record->owner, number,
-                                                when, record->mode, name);
+    PyObject *described = PyObject_CallFunction(self->describe, "KOOIOO", (unsigned long long)record->owner, number,
+                                                when, record->mode, name, host);
     *entered = self->entered != before;
     bool good = described != NULL;
     if (good && !*entered)
         good = PyArg_ParseTuple(described, "OO", &directory, &node) &&
                (names = PyObject_GetAttrString(directory, "names")) &&
-               enter_node(self, directory, names, name, node, number, when);
+               enter_node(self, directory, names, name, node, record->deed == FAST_MADE ? number : Py_None, when);
     Py_XDECREF(names);
     Py_XDECREF(described);
     return good;
@@ -159,12 +192,13 @@ static bool enter_first(VfsLock *self)
     memcpy(&record, self->records + self->first, sizeof record);
     PyObject *name = PyBytes_FromStringAndSize(text, record.size);
     PyObject *new_name = PyBytes_FromStringAndSize(text + record.size, record.new_size);
+    PyObject *host = stat_of_host(&record, text + record.size);
     PyObject *number = PyLong_FromUnsignedLongLong(record.number), *when = PyLong_FromLongLong(record.when_ns);
-    bool entered = false, good = name && new_name && number && when;
+    bool entered = false, good = name && new_name && host && number && when;
     if (good)
         good = record.deed == FAST_MODE_SET ? enter_mode(self, &record, number, when)
                : record.deed == FAST_MOVED  ? enter_moved(self, &record, name, new_name, when)
-                                            : enter_described(self, &record, name, number, when, &entered);
+                                            : enter_described(self, &record, name, host, number, when, &entered);
     if (good && !entered) {
         self->first += sizeof record + record.size + record.new_size;
         self->entered++;
@@ -173,6 +207,7 @@ static bool enter_first(VfsLock *self)
     }
     Py_XDECREF(when);
     Py_XDECREF(number);
+    Py_XDECREF(host);
     Py_XDECREF(new_name);
     Py_XDECREF(name);
     return good;
@@ -278,9 +313,17 @@ static PyObject *VfsLock_entering(VfsLock *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static void end_clock(VfsLock *self)
+{
+    if (self->clock >= 0)
+        close(self->clock);
+    self->clock = -1;
+}
+
 static PyObject *VfsLock_close(VfsLock *self, PyObject *Py_UNUSED(noargs))
 {
     self->first = self->size = 0;
+    end_clock(self);
     Py_CLEAR(self->describe);
     Py_CLEAR(self->owners);
     Py_CLEAR(self->nodes);
@@ -320,6 +363,7 @@ static PyObject *VfsLock_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyOb
     VfsLock *self = (VfsLock *)PyType_GenericNew(type, NULL, NULL);
     if (self) {
         sem_init(&self->free, 0, 1);
+        self->clock = -1;
         self->room = 1LL << 62; /* and more, for each of the host's names that the guest removes */
     }
     return (PyObject *)self;
@@ -329,6 +373,7 @@ static void VfsLock_dealloc(VfsLock *self)
 {
     sem_destroy(&self->free);
     free(self->records);
+    end_clock(self);
     Py_XDECREF(self->describe);
     Py_XDECREF(self->owners);
     Py_XDECREF(self->nodes);
@@ -343,8 +388,9 @@ static PyMethodDef methods[] = {
     {"release", (PyCFunction)VfsLock_exit, METH_NOARGS, "release(): as __exit__"},
     {"after_fork", (PyCFunction)VfsLock_after_fork, METH_NOARGS, "after_fork(): in the child, nobody has it"},
     {"entering", (PyCFunction)VfsLock_entering, METH_VARARGS,
-     "entering(describe, owners, nodes): from now on C may change files; describe(owner, number, when, mode, name) "
-     "gives (directory, node), or (directory, None) of one that was removed: mode 0. It may be asked again"},
+     "entering(describe, owners, nodes): from now on C may change files; describe(owner, number, when, mode, name, "
+     "host) gives (directory, node); the node of one that was removed (mode 0) is None, or hides what the `host` has by "
+     "that name. It may be asked again"},
     {"close", (PyCFunction)VfsLock_close, METH_NOARGS, "close(): C changes no file any more"},
     {"set_aside", (PyCFunction)VfsLock_set_aside, METH_VARARGS,
      "set_aside(next, end): numbers for files that C makes. With the lock"},

@@ -22,6 +22,7 @@ typedef struct {
     uint64_t entered;     /* how many records Python has read by now */
     size_t first, size;   /* records that wait */
     char *records;        /* owned; NULL: nothing was ever made */
+    int clock;            /* owned: a file without a name, by which the host dates changes; -1: none yet */
 } VfsLock;
 
 /* What C has done to a file of the directory `owner`. */
@@ -29,11 +30,13 @@ enum fast_deed { FAST_MADE, FAST_REMOVED, FAST_MODE_SET, FAST_MOVED };
 struct fast_record {
     enum fast_deed deed;
     uint32_t mode;       /* FAST_MADE and FAST_MODE_SET; else 0 */
-    uint64_t owner, number;
+    uint64_t owner;
+    uint64_t number;     /* 0: FAST_REMOVED a file of the host from what the box shows */
     uint64_t to;         /* FAST_MOVED: the directory where it is now */
     int64_t when_ns;
     uint32_t size;       /* of its name; FAST_MODE_SET has none … */
-    uint32_t new_size;   /* … and of the one it got, which follows the first; FAST_MOVED */
+    uint32_t new_size;   /* … and of what follows the first: the name it got, where FAST_MOVED; or where FAST_REMOVED
+                          * a struct stat of what the host has by that name */
 };
 
 extern PyTypeObject *fast_lock_type;
@@ -47,6 +50,8 @@ bool fast_lock_records(VfsLock *lock, size_t count, size_t size);
 /* And may one be made? Then fast_lock_number gives the real file's number. */
 bool fast_lock_has_room(const VfsLock *lock);
 uint64_t fast_lock_number(VfsLock *lock);
-void fast_lock_record(VfsLock *lock, const struct fast_record *record, const char *name, const char *new_name);
+void fast_lock_record(VfsLock *lock, const struct fast_record *record, const char *name, const void *more);
+/* Now, as the host dates changes (vfs/clock.py). */
+bool fast_lock_date(VfsLock *lock, int64_t *when_ns);
 
 #endif

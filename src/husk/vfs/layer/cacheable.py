@@ -44,6 +44,13 @@ class Cacheable:
                 return None
         return self._lower_view(lower, directory.rel)
 
+    def beneath(self, directory: LayerDir) -> HostView | None:
+        """What the host has by the names of a changed directory that are not in `names`. None: only the tree knows."""
+        lower = directory.lower
+        if lower is None or not lower.is_host or directory.only is not None:
+            return None
+        return self._lower_view(lower, directory.rel)
+
     def node(self, ctx: Context, node: Node) -> HostView | None:
         """One node, in a directory where others may have changed."""
         if isinstance(node, LowerNode) and node.kind in (st.S_IFREG, st.S_IFLNK):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from husk.native._core import HostStat
+    from husk.vfs.host_view import HostView
     from husk.vfs.layer.copy_up import CopyUp
     from husk.vfs.layer.layered_tree import LayeredTree
     from husk.vfs.layer.upper_files import UpperFiles
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 PRIVILEGE = st.S_ISUID | st.S_ISGID
 RENAME_NOREPLACE, RENAME_EXCHANGE, RENAME_WHITEOUT = 1, 2, 4
 UNKNOWN = (0, 0, 0, 0, 0, 0, 0)
+HIDDEN = (0, 0, st.S_IFCHR, 0, 0, 0, 0)  # as overlayfs writes a whiteout
 
 
 class DirectoryOps:
@@ -144,14 +146,15 @@ class DirectoryOps:
         self._put(directory, name, inode)
         return inode
 
-    def own_directory(self, ctx: Context, directory: LayerDir) -> OwnDirectory | None:
-        if directory.lower is not None or directory.pending or not directory.copied_up or self._files.mirrored:
+    def own_directory(self, ctx: Context, directory: LayerDir, beneath: HostView | None) -> OwnDirectory | None:
+        if directory.pending or not directory.copied_up or self._files.mirrored:
             return None
         if directory.is_hidden_or_watched() or directory.xattrs or directory.mode & st.S_ISGID:
             return None
         creds, info = self._owner(ctx), self._tree.stat(ctx, directory)
         names = [(name, *_known(node)) for name, node in directory.names.items()]
-        return self._state.files_fd, creds.uid, creds.gid, pack_stat(info), names
+        shown = None if beneath is None else (beneath.root_fd, beneath.rel, beneath.host_dev, beneath.showing)
+        return self._state.files_fd, creds.uid, creds.gid, pack_stat(info), names, shown
 
     def made_outside(
         self, directory: LayerDir, name: bytes, number: int, mode: int, uid: int, gid: int, when: int
@@ -162,15 +165,20 @@ class DirectoryOps:
         inode.add_name(directory, name)
         return inode
 
-    def removed_outside(self, directory: LayerDir, name: bytes, number: int, when: int) -> None:
-        """As `unlink` would have done it, but for the name itself, which C takes out of the directory. C has counted
-        it. Whatever was done here before an exception is done again."""
+    def removed_outside(
+        self, directory: LayerDir, name: bytes, number: int, when: int, host: HostStat | None
+    ) -> Node | None:
+        """As `unlink` would have done it, but for the name itself, which C takes out of the directory, or makes lead to
+        what is returned. C has counted it. Whatever was done here before an exception is done again."""
+        if host is not None and directory.lower is not None:
+            directory.lower.record(directory.below(name), host)
         node = directory.names.get(name)
         if isinstance(node, Inode) and node.number == number:  # else a signal handler has done all of it
             node.nlink, node.ctime = 0, when
             node.drop_name(directory, name)
-            directory.cookies.pop(name, None)
             self._state.orphan(number, node, held_elsewhere=True)  # C has removed the real file
+        directory.cookies.pop(name, None)
+        return None if host is None else WHITEOUT
 
     def mkdir(self, ctx: Context, directory: LayerDir, name: bytes, mode: int) -> LayerDir:
         self._state.room_for(1)
@@ -365,8 +373,10 @@ class DirectoryOps:
 
 
 def _known(node: Node) -> tuple[int, int, int, int, int, int, int]:
-    """What C is told of a file (node.OwnName), if its name is all it has besides its content: to remove that is to
-    remove the real file."""
+    """What C is told of a name (node.OwnName). Of a file, if its name is all it has besides its content: to remove that
+    is to remove the real file. And that a name is free, though the host has it."""
+    if node is WHITEOUT:
+        return HIDDEN
     if not isinstance(node, Inode) or node.kind != st.S_IFREG or node.source is not None or node.xattrs:
         return UNKNOWN
     if node.nlink != 1 or node.others:

@@ -388,14 +388,22 @@ class LayeredTree(Tree):
 
     def own_directory(self, ctx: Context, directory: Dir) -> OwnDirectory | None:
         assert isinstance(directory, LayerDir)
-        return self._ops.own_directory(ctx, directory)
+        beneath: HostView | None = None
+        if directory.lower is not None and (beneath := self._cacheable.beneath(directory)) is None:
+            return None
+        return self._ops.own_directory(ctx, directory, beneath)
+
+    def may_be_told(self, directory: Dir) -> bool:
+        return isinstance(directory, LayerDir) and directory.copied_up
 
     def may_be_own(self, directory: Dir) -> bool:
         return isinstance(directory, LayerDir) and directory.lower is None
 
-    def removed_outside(self, directory: Dir, name: bytes, number: int, when: int) -> None:
+    def removed_outside(
+        self, directory: Dir, name: bytes, number: int, when: int, host: HostStat | None
+    ) -> Node | None:
         assert isinstance(directory, LayerDir)
-        self._ops.removed_outside(directory, name, number, when)
+        return self._ops.removed_outside(directory, name, number, when, host)
 
     def made_outside(
         self, directory: Dir, name: bytes, number: int, mode: int, uid: int, gid: int, when: int
