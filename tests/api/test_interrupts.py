@@ -198,13 +198,13 @@ NESTED = (
     + """
 # A signal handler that looks at the box, too, in the middle of that.
 describe, seen = MadeFiles.describe, []
-def interrupted(self, owner, number, when, mode, name, host):
+def interrupted(self, deed, owner, number, when, mode, name, host):
     if name not in seen:
         seen.append(name)
         assert box.exists("d/" + now.get(name, name).decode())
         if name == b"f3":
             box.remove("d/f3")
-    return describe(self, owner, number, when, mode, name, host)
+    return describe(self, deed, owner, number, when, mode, name, host)
 
 now = {b"tmp": b"f6", b"other": b"f6"}
 MadeFiles.describe = interrupted

@@ -82,10 +82,11 @@ def test_same_as_linux(user: User, program: list[str]) -> None:
 
 @pytest.mark.both_settings
 @pytest.mark.parametrize("seed", ["1", "2", "3"])
-def test_directories_that_were_there_before(user: User, seed: str) -> None:
+@pytest.mark.parametrize("name", ["files_hidden", "files_trees"])
+def test_what_was_there_before(user: User, name: str, seed: str) -> None:
     """On a copy the host's files are only hidden, by C, and the host's directories stay as they were."""
     made = user.folder("made")
-    program = str(guest_programs() / "files_hidden")
+    program = str(guest_programs() / name)
     subprocess.run([*user.wrapper, program, "make"], cwd=made, check=True)
     native = user.folder("native")
     subprocess.run([*user.wrapper, "cp", "-a", f"{made}/.", str(native)], check=True)
@@ -97,7 +98,7 @@ def test_directories_that_were_there_before(user: User, seed: str) -> None:
         work = user.folder(side)
         subprocess.run([*user.wrapper, "cp", "-a", f"{made}/.", str(work)], check=True)
         mounts = ["--mount", f"{guest_programs()}:{GUESTS}:ro", "--mount", f"{work}:/workspace:{mode}"]
-        command = [*mounts, *options, "--", f"{GUESTS}/files_hidden", seed]
+        command = [*mounts, *options, "--", f"{GUESTS}/{name}", seed]
         result = husk(["run", *command], wrapper=user.wrapper, env=user.env)
         assert (result.status, result.err) == (0, ""), result
         assert result.out.splitlines() == told.splitlines(), side

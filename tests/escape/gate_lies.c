@@ -130,13 +130,14 @@ int main(int argc, char **argv) {
     }
     told_dev = told_ino = 0;
     /* Changes, by descriptors and threads that it does not have, with umasks that there are none of. */
-    for (int round = 0; round < 200; round++) {
+    for (int round = 0; round < 300; round++) {
         static const long calls[] = {SYS_unlink, SYS_unlinkat, SYS_chmod, SYS_fchmodat, SYS_utimensat, SYS_openat,
-                                     SYS_fchmod, SYS_getdents64};
+                                     SYS_fchmod, SYS_getdents64, SYS_mkdir, SYS_mkdirat, SYS_rmdir};
         const char *names[] = {file, up, root, twice, "", "/usr/bin/env", "/proc/self/mem"};
-        long nr = calls[round % 8], tid = (round % 3 ? gettid() : round % 2 ? 1 : getppid()) | (long)round << 55;
-        const char *name = names[round / 8 % 7];
-        long change[6] = {nr == SYS_openat || nr == SYS_unlinkat || nr == SYS_fchmodat ? AT_FDCWD : round % 40,
+        long nr = calls[round % 11], tid = (round % 3 ? gettid() : round % 2 ? 1 : getppid()) | (long)round << 55;
+        const char *name = names[round / 11 % 7];
+        int by_name = nr == SYS_openat || nr == SYS_unlinkat || nr == SYS_fchmodat || nr == SYS_mkdirat;
+        long change[6] = {by_name ? AT_FDCWD : round % 40,
                           round % 5 ? (long)name : 0, nr == SYS_openat ? O_WRONLY | O_CREAT | O_EXCL : 0, 0, 0, 0};
         if (nr == SYS_getdents64) { /* of what it holds, or does not, as what it is not */
             told_dev = here.st_dev, told_ino = here.st_ino - round % 3;

@@ -37,7 +37,15 @@ static int work(const char *name, mode_t mode, mode_t mask, int in_sub) {
     wrong += fd < 0 || fstat(fd, &s) != 0 || s.st_size != 0 || (s.st_mode & 07777) != 0604 || close(fd) != 0;
     wrong += unlinkat(dir, name, 0) != 0;
     wrong += fstatat(dir, name, &s, 0) != -1 || errno != ENOENT;
-    return wrong + (unlinkat(dir, name, 0) != -1 || errno != ENOENT);
+    wrong += unlinkat(dir, name, 0) != -1 || errno != ENOENT;
+    /* And a directory of that name. */
+    wrong += mkdirat(dir, name, mode) != 0 || fstatat(dir, name, &s, 0) != 0;
+    wrong += (s.st_mode & 07777) != (mode & ~mask) || s.st_nlink != 2;
+    wrong += mkdirat(dir, name, mode) != -1 || errno != EEXIST;
+    wrong += utimensat(dir, name, when, 0) != 0 || fstatat(dir, name, &s, 0) != 0 || s.st_mtim.tv_sec != 2000;
+    wrong += unlinkat(dir, name, 0) != -1 || errno != EISDIR;
+    wrong += unlinkat(dir, name, AT_REMOVEDIR) != 0;
+    return wrong + (unlinkat(dir, name, AT_REMOVEDIR) != -1 || errno != ENOENT);
 }
 
 static int work_on(int rounds, int who) {
@@ -64,6 +72,8 @@ static void masks(void) {
         wrong += fd < 0 || fstat(fd, &s) != 0 || (s.st_mode & 07777) != (0777 & ~mask);
         close(fd);
         wrong += unlink("masked") != 0;
+        wrong += mkdir("masked", 0777) != 0 || stat("masked", &s) != 0 || (s.st_mode & 07777) != (0777 & ~mask);
+        wrong += rmdir("masked") != 0;
     }
     umask(022);
     say("masks: wrong %d", wrong);
@@ -127,6 +137,17 @@ static void pointers(void) {
         STEP(open("sub", O_WRONLY | O_CREAT, 0600));
         STEP(open("no/where", O_WRONLY | O_CREAT, 0600));
         STEP(openat(99, "new", O_WRONLY | O_CREAT, 0600));
+        STEP(mkdir(null, 0700));
+        STEP(mkdir(bad, 0700));
+        STEP(mkdir("", 0700));
+        STEP(mkdir("sub", 0700));
+        STEP(mkdir("no/where", 0700));
+        STEP(mkdirat(99, "new", 0700));
+        STEP(mkdir("new/", 0700));
+        STEP(rmdir(bad));
+        STEP(rmdir("there"));
+        STEP(rmdir("."));
+        STEP(rmdir("new/"));
         STEP(unlink(null));
         STEP(unlink(bad));
         STEP(unlink("sub"));
@@ -226,7 +247,16 @@ static int stepped_work(void) {
     int gone = unlinkat(AT_FDCWD, "stepped", 0);
     trap(0);
     /* A child that a handler forked may have been here first. */
-    return wrong + (gone != 0 && !(what == FORK && errno == ENOENT)) + (access("stepped", F_OK) == 0);
+    wrong += (gone != 0 && !(what == FORK && errno == ENOENT)) + (access("stepped", F_OK) == 0);
+    trap(1);
+    int made = mkdir("stepped-in", 0777);
+    trap(0);
+    wrong += (made != 0 && !(what == FORK && errno == EEXIST)) || (made == 0 && stat("stepped-in", &s) == 0 &&
+                                                                  (s.st_mode & 07777) != 0755);
+    trap(1);
+    gone = rmdir("stepped-in");
+    trap(0);
+    return wrong + (gone != 0 && !(what == FORK && errno == ENOENT));
 }
 
 static void every_instruction(int mode, const char *title, int stride) {
@@ -238,6 +268,7 @@ static void every_instruction(int mode, const char *title, int stride) {
         int here = at;
         if (mode == JUMP && sigsetjmp(away, 1) != 0) {
             unlink("stepped");
+            rmdir("stepped-in");
             continue;
         }
         wrong += stepped_work() != 0;

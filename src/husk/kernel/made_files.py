@@ -8,6 +8,8 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from husk.native._core import HostStat, Listener
     from husk.vfs.node import Context, Dir, Node
     from husk.vfs.state import State
@@ -16,27 +18,34 @@ NUMBERS = 4096  # for real files, set aside at once
 FEW = 256
 NAMES_EACH = 32  # taught again for each call that Python served: the price of teaching stays in proportion
 DIRECTORIES_MAX = 4096
+MADE_HERE = 1 << 63  # in the owner of a directory that C has made: no address has it
+MADE, REMOVED, _, _, DIRECTORY_MADE, DIRECTORY_REMOVED = range(6)  # as in native/fastpath/vfs_lock.h
 
 
 class MadeFiles:
     """Everything here is called under the vfs's lock. An exception may end each of its methods at any step, and the
     next call finds what it needs."""
 
-    __slots__ = ("_asked", "_listener", "_own", "_state")
+    __slots__ = ("_asked", "_forget", "_listener", "_own", "_state", "_taught")
 
-    def __init__(self, listener: Listener, state: State) -> None:
-        self._listener, self._state = listener, state
+    def __init__(
+        self, listener: Listener, state: State, taught: set[int], forget: Callable[[Dir, bool, bool], None]
+    ) -> None:
+        self._listener, self._state, self._taught, self._forget = listener, state, taught, forget
         # Where C changes files, by owner. What it makes there is entered with this user and group.
         self._own: dict[int, tuple[Dir, int, int]] = {}
         self._asked: dict[int, int] = {}  # names that were taught or may be, by directory
 
-    def teach(self, ctx: Context, number: int, key: bytes, directory: Dir, path: bytes) -> None:
-        """Let C change files in `directory`, whose guest path is `path`, if the rules are plain there."""
+    def teach(
+        self, ctx: Context, number: int, key: bytes, directory: Dir, path: bytes, *, removable: bool
+    ) -> None:
+        """Let C change files in `directory`, whose guest path is `path`, if the rules are plain there. `removable`: its
+        removal concerns nothing but itself."""
         own = directory.tree.own_directory(ctx, directory)
         if own is None:
             return
         files_fd, uid, gid, stat, names, beneath = own
-        owner, state = id(directory), self._state
+        owner, state = directory.owner, self._state
         credit = self._asked.get(owner, 0) + NAMES_EACH
         if len(self._asked) >= DIRECTORIES_MAX:
             self._asked.clear()
@@ -48,25 +57,59 @@ class MadeFiles:
             state.lock.entering(self.describe, self._own, state.nodes)
             state.lock.set_aside(*state.new_numbers(NUMBERS))
         self._own[owner] = directory, uid, gid
-        self._listener.cache_own(number, key, owner, path, files_fd, uid, gid, stat, names, beneath, state.lock)
+        above = 0 if directory.parent is None else directory.parent.owner
+        self._listener.cache_own(
+            number,
+            key,
+            owner,
+            path,
+            files_fd,
+            uid,
+            gid,
+            stat,
+            names,
+            beneath,
+            above,
+            directory.name,
+            removable,
+            state.lock,
+        )
 
     def forget(self, directory: Dir | None) -> None:
         """C was told to change nothing there, or anywhere. What it did has been entered."""
         if directory is None:
             self._own.clear()
         else:
-            self._own.pop(id(directory), None)
+            self._own.pop(directory.owner, None)
 
     def describe(
-        self, owner: int, number: int, when: int, mode: int, name: bytes, host: HostStat | None
+        self, deed: int, owner: int, number: int, when: int, mode: int, name: bytes, host: HostStat | None
     ) -> tuple[Dir, Node | None] | None:
-        """The directory in which C made a file, and its node; or that in which it removed one (`mode` 0), and what now
-        hides what the host has there. The vfs's lock enters that. None: a signal handler has taken the lock since,
-        which entered it, and then changed the directory."""
+        """The directory in which C made or removed something, and the node of what it made, or what now hides what the
+        host has there. The vfs's lock enters that. None: a signal handler has taken the lock since, which entered it,
+        and then changed the directory."""
         own = self._own.get(owner)
         if own is None:
             return None
         directory, uid, gid = own
-        if not mode:
-            return directory, directory.tree.removed_outside(directory, name, number, when, host)
-        return directory, directory.tree.made_outside(directory, name, number, mode, uid, gid, when)
+        tree = directory.tree
+        if deed == MADE:
+            return directory, tree.made_outside(directory, name, number, mode, uid, gid, when)
+        if deed == REMOVED:
+            return directory, tree.removed_outside(directory, name, number, when, host)
+        if deed == DIRECTORY_MADE:
+            made = tree.made_directory_outside(directory, name, number, mode, uid, gid, when)
+            made.owner = number | MADE_HERE
+            self._own[made.owner] = made, uid, gid
+            self._taught.add(made.owner)
+            return directory, made
+        return directory, self._removed_directory(directory, name, number, when, host)
+
+    def _removed_directory(
+        self, directory: Dir, name: bytes, owner: int, when: int, host: HostStat | None
+    ) -> Node | None:
+        child = self._own[owner][0] if owner in self._own else None  # None: an exception came behind the last step here
+        instead = directory.tree.removed_directory_outside(directory, name, child, when, host)
+        if child is not None:
+            self._forget(child, False, True)
+        return instead

@@ -50,10 +50,10 @@ class NameCache:
         self._mixed: dict[tuple[int, bytes], tuple[Dir, int]] = {}
         self._barren: set[tuple[int, bytes]] = set()  # the same for keys and names of which nothing can be taught
         self._keys: dict[int, list[tuple[int, bytes]]] = {}  # of both, by the directory they lead to
-        self._taught: set[int] = set()
+        self._taught: set[int] = set()  # owners of what was taught
         self._hidden = False  # has a process hidden its memory?
         self._losses = 0
-        self._made = MadeFiles(listener, vfs.state)
+        self._made = MadeFiles(listener, vfs.state, self._taught, self.forget)
         self._program_homes: set[int] = set()  # directories of taught programs and interpreters
         places = vfs.state.placeholder_prefix
         listener.cache_identity(creds.uid, creds.gid, host_uid, sorted(creds.groups), places, creds.over_files)
@@ -122,7 +122,9 @@ class NameCache:
         if self.cached and directory.placeholder is not None and directory.tree.moves_are_announced:
             with self._vfs.lock:
                 if not directory.removed and self._vfs.path_of(directory) == path:
-                    self._listener.cache_path(directory.placeholder, path)
+                    self._listener.cache_path(
+                        directory.placeholder, path, directory.owner, directory.tree.writes_to_host
+                    )
 
     def learn_new(self, call: Call, start: Dir, name: bytes, directory: Dir) -> None:
         """The guest has just made the directory. What it does next is likely to be in it."""
@@ -189,7 +191,7 @@ class NameCache:
                     if above.tree.cacheable_by_name:
                         if len(self._mixed) >= DIRECTORIES_MAX:
                             self._unsettle()
-                        self._keys.setdefault(id(above), []).append((number, name[:cut]))
+                        self._keys.setdefault(above.owner, []).append((number, name[:cut]))
                         self._mixed[number, name[:cut]] = above, 1
                         if self._teach_name(call, number, name, above, name[cut:]) == st.S_IFLNK:
                             self._teach_target(call, start, name, links)
@@ -296,7 +298,7 @@ class NameCache:
         if len(self._settled) >= DIRECTORIES_MAX:
             self._unsettle()
         if (number, key) not in self._settled:
-            self._keys.setdefault(id(directory), []).append((number, key))
+            self._keys.setdefault(directory.owner, []).append((number, key))
         self._settled[number, key] = directory.placeholder or 0
         self._tell(number, key, directory, view, rel + b"/" if rel else b"")
         if path:
@@ -305,8 +307,10 @@ class NameCache:
     def _teach_own(self, call: Call, number: int, key: bytes, directory: Dir) -> None:
         if not self.watched:
             path = os.path.join(self._vfs.path_of(directory), b"")
-            self._taught.add(id(directory))
-            self._made.teach(call, number, key, directory, path)
+            self._taught.add(directory.owner)
+            # As in `forget`: what is removed below /usr may concern programs.
+            local = directory.tree is not self._vfs.root.tree or directory.tree.may_be_own(directory)
+            self._made.teach(call, number, key, directory, path, removable=local)
 
     def _teach_name(self, call: Context, number: int, name: bytes, directory: Dir, last: bytes) -> int:
         """Teach one name in a directory where the box has changed something. What kind of file it is; 0: none."""
@@ -347,11 +351,11 @@ class NameCache:
         return views is not None
 
     def _tell(self, number: int, key: bytes, owner: Dir, view: HostView, rel: bytes, *, absent: bool = False) -> None:
-        self._taught.add(id(owner))
+        self._taught.add(owner.owner)
         self._listener.cache_learn(
             number,
             key,
-            id(owner),
+            owner.owner,
             view.root_fd,
             rel,
             view.host_dev,
@@ -459,7 +463,7 @@ class NameCache:
                 for node in (program.node, program.interpreter, *(link.node for link in links)):
                     place = node.tree.name_of(node) if node is not None else None
                     if place is not None:
-                        self._program_homes.add(id(place[0]))
+                        self._program_homes.add(place[0].owner)
                 known = [(link.root_fd, link.where, link.text) for link in links]
                 self._listener.program_learn(name, file, interpreter, known, info, named, unasked)
 
@@ -477,16 +481,16 @@ class NameCache:
             self._made.forget(None)
             return
         if removed and directory.placeholder is not None:
-            self._listener.cache_path(directory.placeholder, b"")  # who works there has no path any more
+            self._listener.cache_path(directory.placeholder, b"", 0, False)  # who works there has no path any more
         # C asks the host for every name of a host directory, so there new names and missing ones need no word.
-        taught = id(directory) in self._taught and (removed or not tree.writes_to_host)
-        self._listener.cache_forget(id(directory), taught, False, id(directory) in self._program_homes)
+        taught = directory.owner in self._taught and (removed or not tree.writes_to_host)
+        self._listener.cache_forget(directory.owner, taught, False, directory.owner in self._program_homes)
         if taught:
-            for key in self._keys.get(id(directory), ()):
+            for key in self._keys.get(directory.owner, ()):
                 self._settled.pop(key, None)
                 self._mixed.pop(key, None)
-            self._keys.pop(id(directory), None)
-            self._taught.discard(id(directory))
+            self._keys.pop(directory.owner, None)
+            self._taught.discard(directory.owner)
             self._made.forget(directory)
 
 

@@ -24,6 +24,8 @@ static PyMethodDef functions[] = {
     {"guard_root", host_py_guard_root, METH_VARARGS,
      "guard_root(root_fd, closed, fixed, holds_closed, owner[, rules, ruled])"},
     {"own_file", host_py_own_file, METH_VARARGS, "own_file(root_fd, relative, dev, ino): the guest made it"},
+    {"made_directory", host_py_made_directory, METH_VARARGS,
+     "made_directory(root_fd, dev, ino[, made]): did the guest make it? `made`: from now on it did, or did not"},
     {"judge_name", host_py_judge_name, METH_VARARGS,
      "judge_name(root_fd, relative, own_end): (rule or -1, verb, itself, way, rule of the way or -1, end)"},
     {"name_matches", host_py_name_matches, METH_VARARGS, "name_matches(part, name): by the rules' comparison"},

@@ -118,7 +118,8 @@ class Naming:
         ctx.changed("added", directory, name)
 
     # -- removing ----------------------------------------------------------------------------------------------
-    def rmdir(self, ctx: Context, start: Dir, path: bytes) -> None:
+    def rmdir(self, ctx: Context, start: Dir, path: bytes) -> Dir:
+        """The directory that the name was in."""
         with self._lock:
             trail = self._walker.trail(ctx, start)
             directory = self._walker.parent_of(ctx, start, path, trail)
@@ -136,6 +137,7 @@ class Naming:
             self._invalidate(node, not directory.tree.removal_is_local(node), True)
             directory.tree.rmdir(ctx, directory, trail.last)
             ctx.changed("deleted", directory, trail.last)
+            return directory
 
     def unlink(self, ctx: Context, start: Dir, path: bytes) -> Dir:
         """The directory that the name was in."""

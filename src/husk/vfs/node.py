@@ -233,13 +233,25 @@ class Dir(Node):
     the one for O_PATH descriptors.
     `searchable` remembers that the guest may search it; only the walker sets it, only for trees with `stable_modes`.
     `mirror` is its mirror on the host; None as long as nothing in it is watched.
+    `owner` is the number by which C knows it; no other directory that lives has it.
     """
 
-    __slots__ = ("covers", "mirror", "mounted", "name", "parent", "path_only", "placeholder", "removed", "searchable")
+    __slots__ = (
+        "covers",
+        "mirror",
+        "mounted",
+        "name",
+        "owner",
+        "parent",
+        "path_only",
+        "placeholder",
+        "removed",
+        "searchable",
+    )
 
     def __init__(self, tree: Tree, parent: Dir | None, name: bytes) -> None:
         super().__init__(tree, st.S_IFDIR)
-        self.parent, self.name = parent, name
+        self.parent, self.name, self.owner = parent, name, id(self)
         self.mounted: Dir | None = None
         self.covers: Dir | None = None
         self.placeholder: int | None = None
@@ -472,6 +484,18 @@ class Tree:
     ) -> Node:
         """The node of such a file that was made: its name, the number of its real file, and when. Nothing is changed
         here."""
+        raise NotImplementedError
+
+    def removed_directory_outside(
+        self, directory: Dir, name: bytes, child: Dir | None, when: int, host: HostStat | None
+    ) -> Node | None:
+        """Likewise for a directory. None: what concerns itself was done."""
+        return None
+
+    def made_directory_outside(
+        self, directory: Dir, name: bytes, number: int, mode: int, uid: int, gid: int, when: int
+    ) -> Dir:
+        """Likewise for a directory."""
         raise NotImplementedError
 
     # -- from the host back to a node --------------------------------------------------------------------------

@@ -43,8 +43,9 @@ const struct gate_call *gate_call(int nr)
     static const struct gate_call CALLS[] = {{SYS_newfstatat, 1, 2, 144}, {SYS_statx, 1, 4, 256}, {SYS_access, 0, 0, 0},
                                              {SYS_readlink, 0, 1, GATE_ANY_SIZE}, {SYS_openat, 1, 2, GATE_DESCRIPTOR},
                                              {SYS_getdents64, GATE_NO_NAME, 1, GATE_LISTING}, {SYS_unlink, 0, 0, 0},
-                                             {SYS_utimensat, 1, 0, GATE_TIMES}, {SYS_fchmod, GATE_NO_NAME, 0, 0}};
-    for (int i = 0; i < 9; i++)
+                                             {SYS_utimensat, 1, 0, GATE_TIMES}, {SYS_fchmod, GATE_NO_NAME, 0, 0},
+                                             {SYS_mkdirat, 1, 0, GATE_MAKES}, {SYS_rmdir, 0, 0, 0}};
+    for (int i = 0; i < 11; i++)
         if (CALLS[i].nr == nr)
             return &CALLS[i];
     return NULL;
@@ -63,7 +64,8 @@ bool gate_is_listing(const struct gate_call *call)
 bool gate_is_change(const struct gate_call *call, const uint64_t args[6])
 {
     return gate_is_open_call(call) ? args[call->out] & O_CREAT
-                                   : call->nr == SYS_unlink || call->nr == SYS_utimensat || call->nr == SYS_fchmod;
+                                   : call->nr == SYS_unlink || call->nr == SYS_utimensat || call->nr == SYS_fchmod ||
+                                         call->nr == SYS_mkdirat || call->nr == SYS_rmdir;
 }
 
 static int sent, changed, listings;
@@ -127,8 +129,8 @@ bool fast_change(Listener *listener, const struct fast_asker *asker, int nr, con
 {
     MUST(listener->cache == &nothing && args);
     look_at(asker);
-    /* A descriptor and a new file are a thread's. */
-    MUST(asker->process || (nr == SYS_unlink || (nr == SYS_utimensat && args[1])));
+    /* A descriptor and what is made are a thread's. */
+    MUST(asker->process || (nr == SYS_unlink || nr == SYS_rmdir || (nr == SYS_utimensat && args[1])));
     if (asker->times) { /* all of them lie in the copy */
         char times[GATE_TIMES_BYTES];
         memcpy(times, asker->times, sizeof times);

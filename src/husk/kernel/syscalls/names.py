@@ -93,16 +93,17 @@ def mknodat(call: Call) -> Reply:
 
 def _mkdir(call: Call, dirfd: int, name: bytes, mode: int) -> Reply:
     start = start_dir(call, dirfd, name)
-    call.made_directory = start, name, call.vfs.mkdir(call, start, name, mode & 0o1777)
+    made = call.vfs.mkdir(call, start, name, mode & 0o1777)
+    call.made_directory = start, name, made
+    if made.parent is not None:
+        _teach(call, made.parent, start, name.rstrip(b"/"))
     return 0
 
 
 def _unlink(call: Call, dirfd: int, name: bytes, flags: int) -> Reply:
     start = start_dir(call, dirfd, name)
-    if flags & AT_REMOVEDIR:
-        call.vfs.rmdir(call, start, name)
-    else:
-        _teach(call, call.vfs.unlink(call, start, name), start, name)
+    remove = call.vfs.rmdir if flags & AT_REMOVEDIR else call.vfs.unlink
+    _teach(call, remove(call, start, name), start, name)
     return 0
 
 

@@ -13,6 +13,7 @@
 #include "fastpath/changes.h"
 
 #include "call_table.h"
+#include "fastpath/change.h"
 #include "fastpath/own_dirs.h"
 #include "host/host.h"
 #include "notify/notify.h"
@@ -26,132 +27,6 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
-
-#define MOST_NOTED (256 << 10) /* bytes; then Python makes a change, and reads them all */
-
-/* ---- what was changed -------------------------------------------------------------------------------------------- */
-
-/* Records: a letter, and one name, or two, each with its NUL. On the host: a added, d deleted, m other metadata, r
- * renamed, R renamed over another file. In a layer: A, D, M, n and N. The lock is held while a change is made, so the
- * records have their order. */
-struct fast_changes {
-    pthread_mutex_t lock;
-    atomic_size_t size;
-    char *text;   /* owned; NULL: nothing was ever noted */
-    pid_t asked;  /* the thread whose status file is open, … */
-    int status;   /* … owned; -1: none */
-};
-
-struct fast_changes *fast_changes_new(void)
-{
-    struct fast_changes *changes = calloc(1, sizeof *changes);
-    if (changes) {
-        pthread_mutex_init(&changes->lock, NULL);
-        changes->status = -1;
-    }
-    return changes;
-}
-
-void fast_changes_free(struct fast_changes *changes)
-{
-    if (!changes)
-        return;
-    pthread_mutex_destroy(&changes->lock);
-    if (changes->status >= 0)
-        close(changes->status);
-    free(changes->text);
-    free(changes);
-}
-
-/* Lock, and make sure that `size` bytes can be noted. */
-static bool begin(struct fast_changes *changes, size_t size)
-{
-    if (!changes || pthread_mutex_trylock(&changes->lock))
-        return false;
-    if (!changes->text)
-        changes->text = malloc(MOST_NOTED);
-    if (changes->text && changes->size + size <= MOST_NOTED)
-        return true;
-    pthread_mutex_unlock(&changes->lock);
-    return false;
-}
-
-/* The umask of a thread; -1: it is gone. With the lock. One program makes many files, so its status file stays open:
- * that takes two fifths off the price. The open file is that thread's for good. Once it is gone the file says so, even
- * if its number is used again. */
-static int umask_of(struct fast_changes *changes, const struct fast_asker *asker)
-{
-    char path[FAST_LONGEST_LINK];
-    if (asker->umask)
-        return asker->umask - 1;
-    int found = changes->asked == asker->tid ? guest_umask_from(changes->status) : -1;
-    if (found >= 0)
-        return found;
-    if (changes->status >= 0)
-        close(changes->status);
-    fast_task_link(path, asker, "status", -1);
-    changes->status = open(path, O_RDONLY | O_CLOEXEC);
-    changes->asked = asker->tid;
-    return guest_umask_from(changes->status);
-}
-
-static void note(struct fast_changes *changes, const char *text, size_t size)
-{
-    memcpy(changes->text + changes->size, text, size);
-    changes->size += size;
-}
-
-static void note_name(struct fast_changes *changes, const struct fast_resolved *path)
-{
-    note(changes, path->dir->changes, strlen(path->dir->changes));
-    note(changes, path->name + path->cut, path->size - path->cut + 1);
-}
-
-static void note_own_name(struct fast_changes *changes, const struct fast_resolved *path)
-{
-    const char *above = fast_own_path(path->own);
-    note(changes, above, strlen(above));
-    note(changes, path->name + path->cut, path->size - path->cut + 1);
-}
-
-static size_t noted_size(const struct fast_resolved *path)
-{
-    return strlen(path->own ? fast_own_path(path->own) : path->dir->changes) + path->size - path->cut + 1;
-}
-
-PyObject *fast_py_take_changes(Listener *self, PyObject *Py_UNUSED(noargs))
-{
-    struct fast_changes *changes = self->changes;
-    if (!changes || !atomic_load(&changes->size))
-        return PyTuple_New(0);
-    char *text = malloc(MOST_NOTED);
-    size_t size = 0;
-    if (!text)
-        return PyErr_NoMemory();
-    Py_BEGIN_ALLOW_THREADS
-    pthread_mutex_lock(&changes->lock);
-    size = changes->size;
-    memcpy(text, changes->text, size);
-    changes->size = 0;
-    pthread_mutex_unlock(&changes->lock);
-    Py_END_ALLOW_THREADS
-    PyObject *list = PyList_New(0);
-    for (size_t at = 0; list && at < size;) {
-        char kind[2] = {text[at++]};
-        const char *one = text + at, *other = "";
-        at += strlen(one) + 1;
-        if (strchr("rRnN", kind[0])) {
-            other = text + at;
-            at += strlen(other) + 1;
-        }
-        PyObject *record = Py_BuildValue("syy", kind, one, other);
-        if (!record || PyList_Append(list, record) < 0)
-            Py_CLEAR(list);
-        Py_XDECREF(record);
-    }
-    free(text);
-    return list;
-}
 
 PyObject *fast_py_cache_changes(Listener *self, PyObject *args)
 {
@@ -180,37 +55,20 @@ PyObject *fast_py_cache_changes(Listener *self, PyObject *args)
 
 /* ---- the directory ----------------------------------------------------------------------------------------------- */
 
-/* A call that changes something, and what it gets. */
-struct change {
-    struct fast_cache *cache;
-    struct fast_changes *changes;
-    const struct fast_asker *asker;
-    struct fast_reply *reply; /* a value of 0 and no descriptor, unless a file is opened */
-};
-
-/* A name in a directory where the guest may make and remove names. */
-struct place {
-    struct fast_resolved path;
-    int fd;        /* of the directory … */
-    bool opened;   /* … which leave() closes */
-    struct stat shown; /* the directory's attributes as the guest sees them */
-};
-
-static void leave(struct place *place)
+void change_leave(const struct place *place)
 {
     if (place->opened)
         close(place->fd);
 }
 
-static bool find(const struct change *c, int dirfd, uint64_t name, struct fast_resolved *path)
+bool change_find(const struct change *c, int dirfd, uint64_t name, struct fast_resolved *path)
 {
     path->own = NULL;
     /* A watcher sees more of a change than the change itself: who opened what, and when it was closed. */
     return !c->cache->watched && fast_resolve(c->cache, c->asker, dirfd, name, path) && !path->slash;
 }
 
-/* With the name found, where the guest may do `want` in the directory (2 write, 1 search). */
-static bool enter_host(struct fast_cache *cache, struct place *place, unsigned want)
+bool change_enter(struct fast_cache *cache, struct place *place, unsigned want)
 {
     struct fast_resolved *path = &place->path;
     place->opened = false;
@@ -231,7 +89,7 @@ static bool enter_host(struct fast_cache *cache, struct place *place, unsigned w
         if (fast_permits(cache, shown, want))
             return true;
     }
-    leave(place);
+    change_leave(place);
     return false;
 }
 
@@ -246,7 +104,7 @@ static bool may_take(struct fast_cache *cache, const struct place *place, const 
            host_may_change(dir->root_fd, place->path.host, found);
 }
 
-static const char *last_of(const struct place *place)
+const char *change_name(const struct place *place)
 {
     return place->path.name + place->path.cut;
 }
@@ -270,20 +128,18 @@ static int make_file(const struct change *c, const struct place *place, uint32_t
                      uint32_t *mode)
 {
     struct fast_changes *changes = c->changes;
-    if (!begin(changes, 1 + noted_size(&place->path)))
+    if (!fast_notes_begin(changes, fast_noted_size(&place->path)))
         return -1;
-    int umask = umask_of(changes, c->asker), fd = -1;
+    int umask = fast_notes_umask(changes, c->asker), fd = -1;
     *mode &= ~(uint32_t)umask & 01777; /* no set-uid files on the host */
     /* Linux looks for a free descriptor first: without one nothing is made. */
     if (umask >= 0 && guest_has_free_fd(c->asker->tid) && c->asker->waits(c->asker))
-        fd = openat(place->fd, last_of(place),
+        fd = openat(place->fd, change_name(place),
                     (int)(flags & (O_ACCMODE | O_APPEND | O_NONBLOCK | O_NOFOLLOW)) | O_CREAT | O_EXCL | O_NOCTTY |
                         O_CLOEXEC, *mode);
-    if (fd >= 0) {
-        note(changes, "a", 1);
-        note_name(changes, &place->path);
-    }
-    pthread_mutex_unlock(&changes->lock);
+    if (fd >= 0)
+        fast_note(changes, 'a', &place->path);
+    fast_notes_end(changes);
     return fd;
 }
 
@@ -300,16 +156,14 @@ static int make_own(const struct change *c, const struct fast_resolved *path, ui
     /* A set-uid file is Python's, which notices when it is written to. Linux looks for a free descriptor first. */
     if (mode & 06000 || !guest_has_free_fd(c->asker->tid) || !fast_own_enter(cache, path, FAST_MAKE))
         return -1;
-    if (begin(changes, 1 + noted_size(path))) {
-        int umask = umask_of(changes, c->asker);
+    if (fast_notes_begin(changes, fast_noted_size(path))) {
+        int umask = fast_notes_umask(changes, c->asker);
         if (umask >= 0 && c->asker->waits(c->asker))
             fd = fast_own_make(cache, path, (int)(flags & (O_ACCMODE | O_APPEND | O_NONBLOCK | O_NOFOLLOW)),
                                mode & ~(uint32_t)umask & 01777, &showing, &s, &when);
-        if (fd >= 0) {
-            note(changes, "A", 1);
-            note_own_name(changes, path);
-        }
-        pthread_mutex_unlock(&changes->lock);
+        if (fd >= 0)
+            fast_note(changes, 'A', path);
+        fast_notes_end(changes);
     }
     if (fd >= 0 && when)
         fast_cache_remember_made(cache, &showing, &s, when); /* before another thread may remove it */
@@ -327,14 +181,12 @@ static int truncate_own(const struct change *c, const struct fast_resolved *path
     if (flags & O_EXCL || !(flags & O_TRUNC) || !(flags & O_ACCMODE) || !guest_has_free_fd(c->asker->tid) ||
         !fast_own_enter(cache, path, FAST_TRUNCATE))
         return -1;
-    if (begin(changes, 1 + noted_size(path))) {
+    if (fast_notes_begin(changes, fast_noted_size(path))) {
         if (c->asker->waits(c->asker))
             fd = fast_own_truncate(cache, path, (int)(flags & (O_ACCMODE | O_APPEND | O_NONBLOCK | O_NOFOLLOW)));
-        if (fd >= 0) {
-            note(changes, "C", 1);
-            note_own_name(changes, path);
-        }
-        pthread_mutex_unlock(&changes->lock);
+        if (fd >= 0)
+            fast_note(changes, 'C', path);
+        fast_notes_end(changes);
     }
     fast_own_leave(cache);
     return fd;
@@ -357,15 +209,15 @@ static bool create(const struct change *c, int dirfd,
     const uint32_t known = O_ACCMODE | O_CREAT | O_EXCL | O_TRUNC | O_NOCTTY | O_NONBLOCK | O_CLOEXEC | O_APPEND |
                            O_NOFOLLOW | 0100000 /* O_LARGEFILE */;
     if (!(flags & O_CREAT) || flags & ~known || (flags & O_ACCMODE) == O_ACCMODE ||
-        !find(c, dirfd, name, &place.path))
+        !change_find(c, dirfd, name, &place.path))
         return false;
     if (place.path.own)
         return create_own(c, &place.path, flags, mode);
-    if (!enter_host(c->cache, &place, 3))
+    if (!change_enter(c->cache, &place, 3))
         return false;
     int fd = make_file(c, &place, flags, &mode);
     if (fd < 0) {
-        leave(&place);
+        change_leave(&place);
         return false;
     }
     int64_t when = born(fd, &s);
@@ -374,7 +226,7 @@ static bool create(const struct change *c, int dirfd,
     if (when && s.st_ino < 1ULL << 32)
         fast_cache_remember_made(c->cache, &place.path.dir->showing, &s, when);
     c->reply->fd = fd;
-    leave(&place);
+    change_leave(&place);
     return true;
 }
 
@@ -386,13 +238,11 @@ static bool unlink_own(const struct change *c, const struct fast_resolved *path)
     bool done = false;
     if (!fast_own_enter(c->cache, path, FAST_REMOVE))
         return false;
-    if (begin(changes, 1 + noted_size(path))) {
+    if (fast_notes_begin(changes, fast_noted_size(path))) {
         done = c->asker->waits(c->asker) && fast_own_remove(c->cache, path);
-        if (done) {
-            note(changes, "D", 1);
-            note_own_name(changes, path);
-        }
-        pthread_mutex_unlock(&changes->lock);
+        if (done)
+            fast_note(changes, 'D', path);
+        fast_notes_end(changes);
     }
     fast_own_leave(c->cache);
     return done;
@@ -402,22 +252,20 @@ static bool unlink_file(const struct change *c, int dirfd, uint64_t name)
 {
     struct place place;
     struct stat s;
-    bool done = false, found = find(c, dirfd, name, &place.path);
+    bool done = false, found = change_find(c, dirfd, name, &place.path);
     if (place.path.own) /* even where C does not know what the name is */
         return !place.path.slash && unlink_own(c, &place.path);
-    if (!found || !enter_host(c->cache, &place, 3))
+    if (!found || !change_enter(c->cache, &place, 3))
         return false;
-    if (fstatat(place.fd, last_of(&place), &s, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0 &&
+    if (fstatat(place.fd, change_name(&place), &s, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0 &&
         may_take(c->cache, &place, &s) && c->asker->waits(c->asker) &&
-        begin(c->changes, 1 + noted_size(&place.path))) {
-        done = unlinkat(place.fd, last_of(&place), 0) == 0;
-        if (done) {
-            note(c->changes, "d", 1);
-            note_name(c->changes, &place.path);
-        }
-        pthread_mutex_unlock(&c->changes->lock);
+        fast_notes_begin(c->changes, fast_noted_size(&place.path))) {
+        done = unlinkat(place.fd, change_name(&place), 0) == 0;
+        if (done)
+            fast_note(c->changes, 'd', &place.path);
+        fast_notes_end(c->changes);
     }
-    leave(&place);
+    change_leave(&place);
     return done;
 }
 
@@ -427,23 +275,22 @@ static bool move(const struct change *c, const struct place *from, const struct 
 {
     struct stat s, other;
     if (from->path.dir->root_fd != to->path.dir->root_fd ||
-        fstatat(from->fd, last_of(from), &s, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0 ||
+        fstatat(from->fd, change_name(from), &s, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0 ||
         !may_take(c->cache, from, &s))
         return false;
-    bool replaces = fstatat(to->fd, last_of(to), &other, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0;
+    bool replaces = fstatat(to->fd, change_name(to), &other, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0;
     if (replaces ? !may_replace || !may_take(c->cache, to, &other) || (other.st_ino == s.st_ino) : errno != ENOENT)
         return false;
     if (!c->asker->waits(c->asker) ||
-        !begin(c->changes, 1 + noted_size(&from->path) + noted_size(&to->path)))
+        !fast_notes_begin(c->changes, fast_noted_size(&from->path) + fast_noted_size(&to->path)))
         return false;
     /* What is free stays free until then, or Python looks again. */
-    bool done = syscall(SYS_renameat2, from->fd, last_of(from), to->fd, last_of(to), replaces ? 0 : 1) == 0;
+    bool done = syscall(SYS_renameat2, from->fd, change_name(from), to->fd, change_name(to), replaces ? 0 : 1) == 0;
     if (done) {
-        note(c->changes, replaces ? "R" : "r", 1);
-        note_name(c->changes, &from->path);
-        note_name(c->changes, &to->path);
+        fast_note(c->changes, replaces ? 'R' : 'r', &from->path);
+        fast_note(c->changes, 0, &to->path);
     }
-    pthread_mutex_unlock(&c->changes->lock);
+    fast_notes_end(c->changes);
     return done;
 }
 
@@ -451,13 +298,13 @@ static bool move_on_host(const struct change *c, struct place *from, struct plac
                          bool may_replace)
 {
     bool done = false;
-    if (!enter_host(c->cache, from, 3))
+    if (!change_enter(c->cache, from, 3))
         return false;
-    if (enter_host(c->cache, to, 3)) {
+    if (change_enter(c->cache, to, 3)) {
         done = move(c, from, to, may_replace);
-        leave(to);
+        change_leave(to);
     }
-    leave(from);
+    change_leave(from);
     return done;
 }
 
@@ -469,14 +316,13 @@ static bool move_own(const struct change *c, const struct fast_resolved *from,
     bool replaces, done = false;
     if (!fast_own_enter_both(c->cache, from, to, &replaces))
         return false;
-    if ((may_replace || !replaces) && begin(changes, 1 + noted_size(from) + noted_size(to))) {
+    if ((may_replace || !replaces) && fast_notes_begin(changes, fast_noted_size(from) + fast_noted_size(to))) {
         done = c->asker->waits(c->asker) && fast_own_move(c->cache, from, to);
         if (done) {
-            note(changes, replaces ? "N" : "n", 1);
-            note_own_name(changes, from);
-            note_own_name(changes, to);
+            fast_note(changes, replaces ? 'N' : 'n', from);
+            fast_note(changes, 0, to);
         }
-        pthread_mutex_unlock(&changes->lock);
+        fast_notes_end(changes);
     }
     fast_own_leave(c->cache);
     return done;
@@ -487,8 +333,8 @@ static bool rename_file(const struct change *c,
 {
     struct place from, to;
     bool done, may_replace = !flags;
-    if (flags & ~(uint32_t)RENAME_NOREPLACE || !find(c, old_dirfd, old, &from.path) ||
-        !find(c, new_dirfd, new, &to.path))
+    if (flags & ~(uint32_t)RENAME_NOREPLACE || !change_find(c, old_dirfd, old, &from.path) ||
+        !change_find(c, new_dirfd, new, &to.path))
         return false;
     if (from.path.own || to.path.own)
         done = from.path.own && to.path.own && move_own(c, &from.path, &to.path, may_replace);
@@ -596,14 +442,16 @@ static bool set_held_mode(const struct change *c, int guest_fd, uint32_t mode)
     return done;
 }
 
-/* By name: the guest's own regular file, which has one name, in a directory of the host. The caller closes it. */
-static int open_own(struct fast_cache *cache, const struct place *place)
+/* By name: the guest's own regular file, which has one name, in a directory of the host; or a directory of its own. The
+ * caller closes it. */
+static int open_own(struct fast_cache *cache, const struct place *place, bool or_directory)
 {
     const struct fast_dir *dir = place->path.dir;
     struct stat s;
-    int fd = openat(place->fd, last_of(place), O_PATH | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0 && fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_nlink == 1 && s.st_dev == dir->host_dev &&
-        s.st_uid == cache->host_uid && host_may_change(dir->root_fd, place->path.host, &s)) {
+    int fd = openat(place->fd, change_name(place), O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && fstat(fd, &s) == 0 &&
+        ((S_ISREG(s.st_mode) && s.st_nlink == 1) || (or_directory && S_ISDIR(s.st_mode))) &&
+        s.st_dev == dir->host_dev && s.st_uid == cache->host_uid && host_may_change(dir->root_fd, place->path.host, &s)) {
         fast_show(&dir->showing, &s);
         if (s.st_uid == cache->uid)
             return fd;
@@ -618,20 +466,18 @@ static bool set_on_host(const struct change *c, struct place *place,
                         const struct timespec *when, uint32_t mode)
 {
     bool done = false;
-    if (!enter_host(c->cache, place, 1))
+    if (!change_enter(c->cache, place, 1))
         return false;
-    int fd = open_own(c->cache, place);
-    if (fd >= 0 && c->asker->waits(c->asker) && begin(c->changes, 1 + noted_size(&place->path))) {
+    int fd = open_own(c->cache, place, when != NULL);
+    if (fd >= 0 && c->asker->waits(c->asker) && fast_notes_begin(c->changes, fast_noted_size(&place->path))) {
         done = when ? set_times(fd, when) : set_mode(fd, mode);
-        if (done) {
-            note(c->changes, "m", 1);
-            note_name(c->changes, &place->path);
-        }
-        pthread_mutex_unlock(&c->changes->lock);
+        if (done)
+            fast_note(c->changes, 'm', &place->path);
+        fast_notes_end(c->changes);
     }
     if (fd >= 0)
         close(fd);
-    leave(place);
+    change_leave(place);
     return done;
 }
 
@@ -645,17 +491,31 @@ static bool set_in_layer(const struct change *c, const struct fast_resolved *pat
              : mode & 06000 || (path->dir->showing.given.st_mode & 0111 && !(mode & 0111)) ||
                    !fast_own_enter(c->cache, path, FAST_SET_MODE))
         return false;
-    if (begin(changes, 1 + noted_size(path))) {
+    if (fast_notes_begin(changes, fast_noted_size(path))) {
         done = c->asker->waits(c->asker) && (when ? fast_own_set_times(c->cache, path, when)
                                                              : fast_own_set_mode(c->cache, path, mode & 01777));
-        if (done) {
-            note(changes, "M", 1);
-            note_own_name(changes, path);
-        }
-        pthread_mutex_unlock(&changes->lock);
+        if (done)
+            fast_note(changes, 'M', path);
+        fast_notes_end(changes);
     }
     if (!when)
         fast_own_leave(c->cache);
+    return done;
+}
+
+/* Of a directory in one of the box's own. */
+static bool date_own_directory(const struct change *c, const struct fast_resolved *path, const struct timespec *when)
+{
+    bool done = false;
+    if (!fast_own_enter(c->cache, path, FAST_DATE_DIRECTORY))
+        return false;
+    if (fast_notes_begin(c->changes, fast_noted_size(path))) {
+        done = c->asker->waits(c->asker) && fast_own_date_directory(c->cache, path, when);
+        if (done)
+            fast_note(c->changes, 'M', path);
+        fast_notes_end(c->changes);
+    }
+    fast_own_leave(c->cache);
     return done;
 }
 
@@ -663,11 +523,13 @@ static bool set_named(const struct change *c, int dirfd,
                       uint64_t name, uint32_t flags, const struct timespec *when, uint32_t mode)
 {
     struct place place;
-    if (flags & ~(uint32_t)AT_SYMLINK_NOFOLLOW || !find(c, dirfd, name, &place.path))
+    if (flags & ~(uint32_t)AT_SYMLINK_NOFOLLOW)
         return false;
-    bool done = place.path.own ? set_in_layer(c, &place.path, when, mode)
-                               : set_on_host(c, &place, when, mode);
-    return done;
+    bool found = change_find(c, dirfd, name, &place.path);
+    if (place.path.own && !place.path.slash && when && (!found || fast_own_is_beneath(&place.path)))
+        return date_own_directory(c, &place.path, when);
+    return found && (place.path.own ? set_in_layer(c, &place.path, when, mode)
+                                    : set_on_host(c, &place, when, mode));
 }
 
 static bool set_named_times(const struct change *c, const uint64_t *a)
@@ -694,9 +556,17 @@ bool fast_change(Listener *self, const struct fast_asker *asker, int nr, const u
     case SYS_creat:
         return create(c, AT_FDCWD, a[ARG_creat_pathname], O_WRONLY | O_CREAT | O_TRUNC,
                       (uint32_t)a[ARG_creat_mode]);
+    case SYS_mkdir:
+        return change_mkdir(c, AT_FDCWD, a[ARG_mkdir_pathname], (uint32_t)a[ARG_mkdir_mode]);
+    case SYS_mkdirat:
+        return change_mkdir(c, (int)a[ARG_mkdirat_dfd], a[ARG_mkdirat_pathname], (uint32_t)a[ARG_mkdirat_mode]);
+    case SYS_rmdir:
+        return change_rmdir(c, AT_FDCWD, a[ARG_rmdir_pathname]);
     case SYS_unlink:
         return unlink_file(c, AT_FDCWD, a[ARG_unlink_pathname]);
     case SYS_unlinkat:
+        if ((uint32_t)a[ARG_unlinkat_flag] == AT_REMOVEDIR)
+            return change_rmdir(c, (int)a[ARG_unlinkat_dfd], a[ARG_unlinkat_pathname]);
         return !(uint32_t)a[ARG_unlinkat_flag] &&
                unlink_file(c, (int)a[ARG_unlinkat_dfd], a[ARG_unlinkat_pathname]);
     case SYS_rename:

@@ -17,6 +17,7 @@ struct fast_cache *fast_cache_new(void)
     if (!cache)
         return NULL;
     pthread_rwlock_init(&cache->lock, NULL);
+    pthread_mutex_init(&cache->publishing, NULL);
     cache->generation = 1;
     cache->users = 1;
     fast_held_init(&cache->held);
@@ -57,6 +58,24 @@ static void put(struct fast_cache *cache, struct fast_dir *dir)
     cache->known++;
 }
 
+/* The same with the lock for reading: others look meanwhile. */
+static void publish(struct fast_cache *cache, struct fast_dir *dir)
+{
+    pthread_mutex_lock(&cache->publishing);
+    struct fast_dir **bucket = &cache->buckets[dir->hash % FAST_BUCKETS], *next = *bucket;
+    struct fast_dir **owner = &cache->owners[owner_bucket(dir->owner)], *next_of_owner = *owner;
+    dir->link = bucket, dir->next = next;
+    dir->link_of_owner = owner, dir->next_of_owner = next_of_owner;
+    if (next)
+        next->link = &dir->next;
+    if (next_of_owner)
+        next_of_owner->link_of_owner = &dir->next_of_owner;
+    __atomic_store_n(owner, dir, __ATOMIC_RELEASE);
+    __atomic_store_n(bucket, dir, __ATOMIC_RELEASE);
+    cache->known++;
+    pthread_mutex_unlock(&cache->publishing);
+}
+
 static void drop(struct fast_cache *cache, struct fast_dir *dir)
 {
     fast_direct_forget(cache, dir);
@@ -85,7 +104,7 @@ static void forget_owner(struct fast_cache *cache, uint64_t owner)
 
 struct fast_own *fast_cache_own(const struct fast_cache *cache, uint64_t owner)
 {
-    const struct fast_dir *dir = cache->owners[owner_bucket(owner)];
+    const struct fast_dir *dir = __atomic_load_n(&cache->owners[owner_bucket(owner)], __ATOMIC_ACQUIRE);
     while (dir && (dir->owner != owner || !dir->own))
         dir = dir->next_of_owner;
     return dir ? dir->own : NULL;
@@ -95,6 +114,15 @@ void fast_cache_spoil(struct fast_cache *cache, uint64_t owner, bool files)
 {
     for (struct fast_dir *dir = cache->owners[owner_bucket(owner)]; dir; dir = dir->next_of_owner)
         if (dir->owner == owner && !dir->own && (files || dir->missing || dir->showing.manner == FAST_AS_GIVEN)) {
+            __atomic_store_n(&dir->stale, true, __ATOMIC_RELEASE);
+            fast_direct_forget(cache, dir);
+        }
+}
+
+void fast_cache_retire(struct fast_cache *cache, uint64_t owner)
+{
+    for (struct fast_dir *dir = cache->owners[owner_bucket(owner)]; dir; dir = dir->next_of_owner)
+        if (dir->owner == owner) {
             __atomic_store_n(&dir->stale, true, __ATOMIC_RELEASE);
             fast_direct_forget(cache, dir);
         }
@@ -131,6 +159,7 @@ void fast_cache_release(struct fast_cache *cache)
     fast_programs_free(cache->programs);
     fast_direct_free(&cache->direct);
     pthread_rwlock_destroy(&cache->lock);
+    pthread_mutex_destroy(&cache->publishing);
     free(cache);
 }
 
@@ -145,7 +174,8 @@ static uint32_t hash_of(uint32_t start, const char *key, size_t size)
 struct fast_dir *fast_cache_find(struct fast_cache *cache, uint32_t start, const char *key, size_t size)
 {
     uint32_t hash = hash_of(start, key, size);
-    for (struct fast_dir *dir = cache->buckets[hash % FAST_BUCKETS]; dir; dir = dir->next)
+    for (struct fast_dir *dir = __atomic_load_n(&cache->buckets[hash % FAST_BUCKETS], __ATOMIC_ACQUIRE); dir;
+         dir = dir->next)
         if (dir->hash == hash && dir->start == start && dir->key_size == size && memcmp(dir->text, key, size) == 0)
             return dir;
     return NULL;
@@ -303,20 +333,64 @@ bool fast_parse_showing(PyObject *tuple, struct fast_showing *showing)
     return true;
 }
 
-void fast_cache_put_own(struct fast_cache *cache, uint32_t start, const char *key, size_t size, struct fast_own *own,
-                        uint64_t owner)
+/* NULL: no memory. */
+static struct fast_dir *new_own(uint32_t start, const char *key, size_t size, struct fast_own *own, uint64_t owner)
 {
-    struct fast_dir *dir = calloc(1, sizeof *dir + size + 1), *there = fast_cache_find(cache, start, key, size);
-    if (there)
-        drop(cache, there);
+    struct fast_dir *dir = calloc(1, sizeof *dir + size + 1);
     if (!dir)
-        return;
+        return NULL;
     dir->owner = owner, dir->root_fd = -1, dir->start = start, dir->own = own;
     dir->showing.manner = FAST_AS_GIVEN; /* nothing of the host */
     dir->key_size = (uint16_t)size;
     memcpy(dir->text, key, size);
     dir->hash = hash_of(start, key, size);
-    put(cache, dir);
+    return dir;
+}
+
+void fast_cache_put_own(struct fast_cache *cache, uint32_t start, const char *key, size_t size, struct fast_own *own,
+                        uint64_t owner)
+{
+    struct fast_dir *dir = new_own(start, key, size, own, owner), *there = fast_cache_find(cache, start, key, size);
+    if (there)
+        drop(cache, there);
+    if (dir)
+        put(cache, dir);
+}
+
+void fast_cache_publish_own(struct fast_cache *cache, uint32_t start, const char *key, size_t size,
+                            struct fast_own *own, uint64_t owner)
+{
+    struct fast_dir *dir = cache->known < FAST_MOST_DIRS ? new_own(start, key, size, own, owner) : NULL;
+    if (dir)
+        publish(cache, dir);
+}
+
+void fast_cache_publish_below(struct fast_cache *cache, const struct fast_resolved *path, uint64_t ino)
+{
+    const struct fast_dir *above = path->dir;
+    size_t rel = strlen(path->host), key = path->size + 1, before = strlen(above->changes);
+    struct fast_dir *dir = cache->known < FAST_MOST_DIRS ? calloc(1, sizeof *dir + key + rel + 2) : NULL;
+    char *changes = dir ? malloc(before + path->size - path->cut + 2) : NULL;
+    if (!changes || key >= FAST_LONGEST_NAME || rel + 1 >= FAST_LONGEST_NAME ||
+        before + path->size - path->cut + 2 > FAST_LONGEST_NAME) {
+        free(changes);
+        free(dir);
+        return;
+    }
+    dir->owner = ino | 1ULL << 63; /* no address: Python need not make us forget what has another identity by then */
+    dir->host_dev = above->host_dev, dir->host_ino = ino, dir->root_fd = above->root_fd, dir->start = path->start;
+    dir->showing = above->showing;
+    dir->key_size = (uint16_t)key, dir->rel_size = (uint16_t)(rel + 1);
+    memcpy(dir->text, path->name, path->size);
+    dir->text[path->size] = '/';
+    memcpy(dir->text + key, path->host, rel);
+    memcpy(dir->text + key + rel, "/", 2);
+    memcpy(changes, above->changes, before);
+    memcpy(changes + before, path->name + path->cut, path->size - path->cut);
+    memcpy(changes + before + path->size - path->cut, "/", 2);
+    dir->changes = changes;
+    dir->hash = hash_of(path->start, dir->text, key);
+    publish(cache, dir);
 }
 
 PyObject *fast_py_cache_learn(Listener *self, PyObject *args)
@@ -391,9 +465,11 @@ PyObject *fast_py_cache_handle(Listener *self, PyObject *args)
 PyObject *fast_py_cache_path(Listener *self, PyObject *args)
 {
     unsigned number;
+    unsigned long long owner;
     const char *path;
     Py_ssize_t size;
-    if (!PyArg_ParseTuple(args, "Iy#:cache_path", &number, &path, &size))
+    int on_host;
+    if (!PyArg_ParseTuple(args, "Iy#Kp:cache_path", &number, &path, &size, &owner, &on_host))
         return NULL;
     struct fast_cache *cache = self->cache;
     if (!cache)
@@ -405,7 +481,8 @@ PyObject *fast_py_cache_path(Listener *self, PyObject *args)
     pthread_rwlock_wrlock(&cache->lock);
     struct fast_path *known = &cache->paths[number % FAST_PATHS];
     free(known->text);
-    *known = (struct fast_path){.number = number, .size = (uint32_t)size + 1, .text = text};
+    *known = (struct fast_path){.number = number, .size = (uint32_t)size + 1, .owner = owner, .on_host = on_host,
+                                .text = text};
     pthread_rwlock_unlock(&cache->lock);
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;

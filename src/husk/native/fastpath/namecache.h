@@ -126,6 +126,8 @@ struct fast_starts {
 struct fast_path {
     uint32_t number;         /* of the placeholder */
     uint32_t size;           /* with the NUL */
+    uint64_t owner;          /* as in fast_dir */
+    bool on_host;            /* C may remove it, and the host has to be asked whether it is there */
     char *text;              /* owned; NULL: none was taught */
 };
 
@@ -148,6 +150,7 @@ struct fast_cache {
     pthread_rwlock_t lock; /* read while answering, write while learning or forgetting */
     struct fast_dir *buckets[FAST_BUCKETS];       /* owned */
     struct fast_dir *owners[FAST_OWNER_BUCKETS];  /* the same entries, by owner */
+    pthread_mutex_t publishing; /* an entry, by a thread that has the lock for reading only */
     unsigned known;
     size_t listed;         /* bytes of all listings */
     struct fast_programs *programs; /* owned */
@@ -193,6 +196,14 @@ struct fast_own *fast_cache_own(const struct fast_cache *cache, uint64_t owner);
 /* Mark what was taught of the directory itself, of names that it lacks, and of its `files`, as stale: with the read
  * lock. */
 void fast_cache_spoil(struct fast_cache *cache, uint64_t owner, bool files);
+/* All that was taught of the directory holds no longer, because it is gone: with the read lock. */
+void fast_cache_retire(struct fast_cache *cache, uint64_t owner);
+/* A directory that C has just made, in one of the box's own or of the host: with the read lock. What its key led to
+ * before is found no more. */
+void fast_cache_publish_own(struct fast_cache *cache, uint32_t start, const char *key, size_t size,
+                            struct fast_own *own, uint64_t owner);
+struct fast_resolved;
+void fast_cache_publish_below(struct fast_cache *cache, const struct fast_resolved *path, uint64_t ino);
 /* Let a key lead to a directory of the box's own: with the write lock. */
 void fast_cache_put_own(struct fast_cache *cache, uint32_t start, const char *key, size_t size, struct fast_own *own,
                         uint64_t owner);

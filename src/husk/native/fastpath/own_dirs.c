@@ -12,8 +12,9 @@
  * A directory of the host that the box has changed is known likewise: `beneath` leads to what the host has, and the
  * names are those that differ. C hides a plain file of the host there, and makes files under names that the host lacks.
  *
- * Not here: directories, links, and changes of the host's files but that their names are hidden. */
-#include "fastpath/own_dirs.h"
+ * Directories that are made and removed there: own_subdirs.c. Not here: links, and changes of the host's files but that
+ * their names are hidden. */
+#include "fastpath/own_tables.h"
 
 #include "host/host.h"
 #include "notify/notify.h"
@@ -27,39 +28,6 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
-
-#define NAME_BUCKETS 128
-#define MOST_KNOWN 65536 /* entries, in all directories */
-
-struct own_name {
-    struct own_name *next;
-    /* A file of the box's own, owned; `none` of the directory: it was removed; NULL: only Python knows what it is. */
-    struct fast_dir *entry;
-    uint64_t number; /* of the real file, where C may remove it; changes with the vfs's lock */
-    size_t size;
-    char text[];
-};
-
-struct fast_own {
-    struct fast_own *next, **link; /* owned by the cache */
-    uint64_t owner;
-    int files_fd;          /* borrowed: where the real files are */
-    struct stat shown;     /* the directory's attributes; its times and size are not used */
-    uint32_t dev, uid, gid; /* of what is made in it */
-    bool changed;          /* C made something, and what was taught of the directory itself is marked as stale */
-    bool files_changed;    /* C changed files, too, and so is what was taught of them */
-    char *path;            /* owned */
-    struct fast_dir *none; /* owned: what a free name leads to */
-    struct fast_dir *beneath; /* owned: what any other name leads to, on the host; NULL: the directory is the box's alone */
-    struct fast_dir *gone; /* owned: what names led to before; other threads may be looking */
-    struct own_name *names[NAME_BUCKETS];
-};
-
-struct fast_layer {
-    VfsLock *lock; /* owned; NULL: no directory was taught */
-    struct fast_own *first;
-    unsigned known; /* entries; changes with the vfs's lock, or with the cache's write lock */
-};
 
 static size_t bucket_of(const char *name, size_t size)
 {
@@ -76,8 +44,7 @@ void fast_own_init(struct fast_cache *cache)
     cache->layer = calloc(1, sizeof *cache->layer);
 }
 
-/* How many entries it had. */
-static unsigned free_own(struct fast_own *own)
+unsigned own_free(struct fast_own *own)
 {
     unsigned known = 0;
     for (size_t i = 0; i < NAME_BUCKETS; i++) {
@@ -100,12 +67,21 @@ static unsigned free_own(struct fast_own *own)
     return known;
 }
 
+void own_enter(struct fast_layer *layer, struct fast_own *own)
+{
+    own->next = layer->first;
+    own->link = &layer->first;
+    if (own->next)
+        own->next->link = &own->next;
+    layer->first = own;
+}
+
 static void drop(struct fast_layer *layer, struct fast_own *own)
 {
     *own->link = own->next;
     if (own->next)
         own->next->link = own->link;
-    layer->known -= free_own(own);
+    layer->known -= own_free(own);
 }
 
 void fast_own_forget(struct fast_cache *cache, uint64_t owner)
@@ -133,7 +109,7 @@ void fast_own_taught(struct fast_cache *cache, uint64_t owner)
         own->changed = own->files_changed = false;
 }
 
-static struct own_name *find_name(struct fast_own *own, const char *name, size_t size)
+struct own_name *own_find_name(struct fast_own *own, const char *name, size_t size)
 {
     /* Another thread may be adding one at the front. */
     struct own_name *one = __atomic_load_n(&own->names[bucket_of(name, size)], __ATOMIC_ACQUIRE);
@@ -144,7 +120,7 @@ static struct own_name *find_name(struct fast_own *own, const char *name, size_t
 
 struct fast_dir *fast_own_name(struct fast_own *own, const char *name, size_t size)
 {
-    struct own_name *one = find_name(own, name, size);
+    struct own_name *one = own_find_name(own, name, size);
     if (one)
         return __atomic_load_n(&one->entry, __ATOMIC_SEQ_CST);
     return own->beneath ? own->beneath : own->none;
@@ -162,8 +138,7 @@ bool fast_own_is_past(const struct fast_resolved *path)
     return fast_own_name(path->own, path->name + path->cut, path->size - path->cut) != path->dir;
 }
 
-/* Not entered yet. NULL: no memory. */
-static struct own_name *new_name(const char *name, size_t size)
+struct own_name *own_new_name(const char *name, size_t size)
 {
     struct own_name *one = calloc(1, sizeof *one + size + 1);
     if (!one)
@@ -173,15 +148,14 @@ static struct own_name *new_name(const char *name, size_t size)
     return one;
 }
 
-static void put_name(struct fast_own *own, struct own_name *one)
+void own_put_name(struct fast_own *own, struct own_name *one)
 {
     size_t bucket = bucket_of(one->text, one->size);
     one->next = own->names[bucket];
     __atomic_store_n(&own->names[bucket], one, __ATOMIC_RELEASE);
 }
 
-/* From now on the name leads to `entry`. */
-static void lead(struct fast_own *own, struct own_name *one, struct fast_dir *entry, uint64_t number)
+void own_lead(struct fast_own *own, struct own_name *one, struct fast_dir *entry, uint64_t number)
 {
     struct fast_dir *was = one->entry;
     one->number = number;
@@ -192,8 +166,7 @@ static void lead(struct fast_own *own, struct own_name *one, struct fast_dir *en
     }
 }
 
-/* What was taught of the directory, its missing names and, if they change, its files holds no longer. */
-static void spoil(struct fast_cache *cache, struct fast_own *own, bool files)
+void own_spoil(struct fast_cache *cache, struct fast_own *own, bool files)
 {
     if (files ? own->files_changed : own->changed)
         return;
@@ -209,20 +182,17 @@ const char *fast_own_path(const struct fast_own *own)
     return own->path;
 }
 
-static struct own_name *name_of(const struct fast_resolved *path)
+struct own_name *own_name_of(const struct fast_resolved *path)
 {
-    return find_name(path->own, path->name + path->cut, path->size - path->cut);
+    return own_find_name(path->own, path->name + path->cut, path->size - path->cut);
 }
 
-static size_t size_of(const struct fast_resolved *path)
+size_t own_name_size(const struct fast_resolved *path)
 {
     return path->size - path->cut;
 }
 
-/* What the host has by that name beneath the directory. UNSURE: Python looks. */
-enum host_answer { HAS, LACKS, UNSURE };
-
-static enum host_answer ask_host(struct fast_cache *cache, const struct fast_resolved *path, struct stat *s)
+enum host_answer own_ask_host(struct fast_cache *cache, const struct fast_resolved *path, struct stat *s)
 {
     struct fast_dir *dir = path->own->beneath;
     const char *rel = dir->text + dir->key_size, *last = path->name + path->cut;
@@ -237,7 +207,7 @@ static enum host_answer ask_host(struct fast_cache *cache, const struct fast_res
     if (!has)
         return lacks ? LACKS : UNSURE;
     memcpy(name, rel, dir->rel_size);
-    memcpy(name + dir->rel_size, last, size_of(path) + 1);
+    memcpy(name + dir->rel_size, last, own_name_size(path) + 1);
     bool plain = s->st_dev == dir->host_dev && s->st_ino < 1ULL << 32 && host_rules_leave(dir->root_fd, name, NULL) &&
                  host_rules_leave(dir->root_fd, name, s);
     return plain ? HAS : UNSURE;
@@ -247,7 +217,7 @@ static enum host_answer ask_host(struct fast_cache *cache, const struct fast_res
 static bool host_lacks(struct fast_cache *cache, const struct fast_resolved *path)
 {
     struct stat s;
-    return !path->own->beneath || ask_host(cache, path, &s) == LACKS;
+    return !path->own->beneath || own_ask_host(cache, path, &s) == LACKS;
 }
 
 static bool is_free(struct fast_cache *cache, const struct fast_resolved *path, const struct own_name *one)
@@ -272,7 +242,7 @@ static bool may_take(const struct fast_cache *cache, const struct fast_own *own,
 static bool may(struct fast_cache *cache, const struct fast_resolved *path, enum fast_wish wish)
 {
     struct fast_layer *layer = cache->layer;
-    const struct own_name *one = name_of(path);
+    const struct own_name *one = own_name_of(path);
     switch (wish) {
     case FAST_MAKE:
         return layer->known < MOST_KNOWN && fast_lock_has_room(layer->lock) && is_free(cache, path, one);
@@ -282,6 +252,9 @@ static bool may(struct fast_cache *cache, const struct fast_resolved *path, enum
         return layer->known < MOST_KNOWN && one && one->number && is_its_own(cache, one);
     case FAST_TRUNCATE:
         return one && one->number && is_its_own(cache, one);
+    case FAST_REMOVE_DIRECTORY:
+    case FAST_DATE_DIRECTORY:
+        return one && one->child;
     }
     return false;
 }
@@ -289,10 +262,11 @@ static bool may(struct fast_cache *cache, const struct fast_resolved *path, enum
 bool fast_own_enter(struct fast_cache *cache, const struct fast_resolved *path, enum fast_wish wish)
 {
     struct fast_layer *layer = cache->layer;
-    bool names = wish == FAST_MAKE || wish == FAST_REMOVE;
-    if ((names && !fast_permits(cache, &path->own->shown, 3)) || !fast_lock_try(layer->lock))
+    bool names = wish == FAST_MAKE || wish == FAST_REMOVE || wish == FAST_REMOVE_DIRECTORY;
+    unsigned want = names ? 3 : 1;
+    if (!fast_permits(cache, &path->own->shown, want) || !fast_lock_try(layer->lock))
         return false;
-    if (fast_lock_records(layer->lock, 1, size_of(path) + sizeof(struct stat)) && may(cache, path, wish))
+    if (fast_lock_records(layer->lock, 1, own_name_size(path) + sizeof(struct stat)) && may(cache, path, wish))
         return true;
     fast_own_leave(cache);
     return false;
@@ -305,10 +279,10 @@ bool fast_own_enter_both(struct fast_cache *cache, const struct fast_resolved *f
     if (from->own->dev != to->own->dev || !fast_permits(cache, &from->own->shown, 3) ||
         !fast_permits(cache, &to->own->shown, 3) || !fast_lock_try(layer->lock))
         return false;
-    const struct own_name *one = name_of(from), *other = name_of(to);
+    const struct own_name *one = own_name_of(from), *other = own_name_of(to);
     *replaces = !is_free(cache, to, other);
     /* What is below the old name on the host must stay hidden: that is Python's. */
-    if (fast_lock_records(layer->lock, 2, size_of(from) + 2 * size_of(to) + sizeof(struct stat)) &&
+    if (fast_lock_records(layer->lock, 2, own_name_size(from) + 2 * own_name_size(to) + sizeof(struct stat)) &&
         layer->known < MOST_KNOWN && one != other && may_take(cache, from->own, one) && one->entry &&
         (!*replaces || may_take(cache, to->own, other)) && host_lacks(cache, from))
         return true;
@@ -323,7 +297,7 @@ void fast_own_leave(struct fast_cache *cache)
 
 /* ---- making ------------------------------------------------------------------------------------------------------ */
 
-static struct fast_dir *new_entry(const struct fast_own *own, uint64_t number)
+struct fast_dir *own_new_entry(const struct fast_own *own, uint64_t number)
 {
     char rel[24];
     int size = number ? snprintf(rel, sizeof rel, "%llu", (unsigned long long)number) : 0;
@@ -341,7 +315,7 @@ static struct fast_dir *new_entry(const struct fast_own *own, uint64_t number)
 /* An entry for a file that has one, as it is shown from now on. */
 static struct fast_dir *next_entry(const struct fast_own *own, const struct own_name *one)
 {
-    struct fast_dir *entry = new_entry(own, one->number);
+    struct fast_dir *entry = own_new_entry(own, one->number);
     if (entry)
         entry->showing = one->entry->showing;
     return entry;
@@ -361,14 +335,14 @@ int fast_own_make(struct fast_cache *cache, const struct fast_resolved *path, in
     size_t size = path->size - path->cut;
     uint64_t number = fast_lock_number(layer->lock);
     struct statx x;
-    struct own_name *one = find_name(own, name, size), *fresh = one ? NULL : new_name(name, size);
-    struct fast_dir *entry = new_entry(own, number);
+    struct own_name *one = own_find_name(own, name, size), *fresh = one ? NULL : own_new_name(name, size);
+    struct fast_dir *entry = own_new_entry(own, number);
     if (!entry || (!one && !fresh)) {
         free(entry);
         free(fresh);
         return -1;
     }
-    spoil(cache, own, false); /* before the name is there: guests may look at what they were told is missing */
+    own_spoil(cache, own, false); /* before the name is there: guests may look at what they were told is missing */
     int fd = openat(own->files_fd, entry->text, flags | O_CREAT | O_EXCL | O_NOCTTY | O_CLOEXEC, 0600);
     if (fd >= 0 && syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, &x) < 0) {
         unlinkat(own->files_fd, entry->text, 0);
@@ -384,9 +358,9 @@ int fast_own_make(struct fast_cache *cache, const struct fast_resolved *path, in
                          .st_uid = own->uid, .st_gid = own->gid, .st_ctim = {x.stx_ctime.tv_sec, x.stx_ctime.tv_nsec}};
     /* Complete before it has its name: other threads are looking. */
     entry->showing = *showing = (struct fast_showing){.manner = FAST_AS_UPPER, .given = given};
-    lead(own, one ? one : fresh, entry, number);
+    own_lead(own, one ? one : fresh, entry, number);
     if (fresh)
-        put_name(own, fresh);
+        own_put_name(own, fresh);
     *made = (struct stat){.st_dev = makedev(x.stx_dev_major, x.stx_dev_minor), .st_ino = x.stx_ino};
     *born_ns = x.stx_mask & STATX_BTIME ? nanoseconds(x.stx_btime) : 0;
     struct fast_record record = {.deed = FAST_MADE, .mode = S_IFREG | mode, .owner = own->owner, .number = number,
@@ -401,7 +375,7 @@ int fast_own_make(struct fast_cache *cache, const struct fast_resolved *path, in
 int fast_own_truncate(struct fast_cache *cache, const struct fast_resolved *path, int flags)
 {
     struct stat s;
-    const struct own_name *one = name_of(path);
+    const struct own_name *one = own_name_of(path);
     const struct fast_showing *showing = &one->entry->showing;
     unsigned want = (flags & O_ACCMODE) == O_RDWR ? 6 : 2;
     /* What can be executed may be running, which Python knows. */
@@ -420,7 +394,7 @@ static bool take(struct fast_cache *cache, const struct fast_resolved *path, uin
 {
     char real[24];
     struct stat s, below;
-    enum host_answer host = path->own->beneath ? ask_host(cache, path, &below) : LACKS;
+    enum host_answer host = path->own->beneath ? own_ask_host(cache, path, &below) : LACKS;
     if (host == UNSURE)
         return false;
     snprintf(real, sizeof real, "%llu", (unsigned long long)number);
@@ -433,7 +407,7 @@ static bool take(struct fast_cache *cache, const struct fast_resolved *path, uin
         *when = core_nanoseconds(s.st_ctim);
         fast_cache_forget_file(cache, &s); /* who remembers it looks afterwards whether it still has a name */
         struct fast_record record = {.deed = FAST_REMOVED, .owner = path->own->owner, .number = number,
-                                     .when_ns = *when, .size = (uint32_t)size_of(path),
+                                     .when_ns = *when, .size = (uint32_t)own_name_size(path),
                                      .new_size = host == HAS ? sizeof below : 0};
         fast_lock_record(cache->layer->lock, &record, path->name + path->cut, &below);
     }
@@ -447,22 +421,22 @@ static bool hide(struct fast_cache *cache, const struct fast_resolved *path)
 {
     struct fast_own *own = path->own;
     struct stat s, shown;
-    if (ask_host(cache, path, &s) != HAS || !S_ISREG(s.st_mode) || s.st_nlink != 1 || s.st_mode & 0111)
+    if (own_ask_host(cache, path, &s) != HAS || !S_ISREG(s.st_mode) || s.st_nlink != 1 || s.st_mode & 0111)
         return false;
     shown = s;
     fast_show(&own->beneath->showing, &shown);
     if (own->shown.st_mode & S_ISVTX && own->shown.st_uid != cache->uid && shown.st_uid != cache->uid)
         return false;
-    struct fast_record record = {.deed = FAST_REMOVED, .owner = own->owner, .size = (uint32_t)size_of(path),
+    struct fast_record record = {.deed = FAST_REMOVED, .owner = own->owner, .size = (uint32_t)own_name_size(path),
                                  .new_size = sizeof s};
-    struct own_name *one = new_name(path->name + path->cut, size_of(path));
+    struct own_name *one = own_new_name(path->name + path->cut, own_name_size(path));
     if (!one || !fast_lock_date(cache->layer->lock, &record.when_ns)) {
         free(one);
         return false;
     }
     one->entry = own->none;
-    put_name(own, one);
-    spoil(cache, own, true);
+    own_put_name(own, one);
+    own_spoil(cache, own, true);
     fast_cache_forget_file(cache, &s);
     fast_lock_record(cache->layer->lock, &record, path->name + path->cut, &s);
     return true;
@@ -470,14 +444,14 @@ static bool hide(struct fast_cache *cache, const struct fast_resolved *path)
 
 bool fast_own_remove(struct fast_cache *cache, const struct fast_resolved *path)
 {
-    struct own_name *one = name_of(path);
+    struct own_name *one = own_name_of(path);
     int64_t when;
     if (!one)
         return hide(cache, path);
     if (!take(cache, path, one->number, &when))
         return false;
-    lead(path->own, one, path->own->none, 0);
-    spoil(cache, path->own, true);
+    own_lead(path->own, one, path->own->none, 0);
+    own_spoil(cache, path->own, true);
     return true;
 }
 
@@ -491,14 +465,14 @@ static bool date(const struct fast_own *own, uint64_t number, struct stat *s)
 
 bool fast_own_move(struct fast_cache *cache, const struct fast_resolved *from, const struct fast_resolved *to)
 {
-    struct own_name *one = name_of(from), *other = name_of(to), *fresh = NULL;
+    struct own_name *one = own_name_of(from), *other = own_name_of(to), *fresh = NULL;
     struct fast_dir *entry = next_entry(to->own, one);
     uint64_t number = one->number;
     bool replaces = other && other->entry != to->own->none;
     int64_t when = 0;
     struct stat s;
     if (!other)
-        other = fresh = new_name(to->name + to->cut, size_of(to));
+        other = fresh = own_new_name(to->name + to->cut, own_name_size(to));
     /* Meanwhile other threads find the old file's entry without a file, and leave that to Python. */
     if (!entry || !other || !(replaces ? take(cache, to, other->number, &when) : date(from->own, number, &s))) {
         free(entry);
@@ -510,17 +484,17 @@ bool fast_own_move(struct fast_cache *cache, const struct fast_resolved *from, c
     if (dated)
         when = core_nanoseconds(s.st_ctim);
     entry->showing.given.st_ctim = (struct timespec){when / 1000000000, when % 1000000000};
-    spoil(cache, from->own, true);
-    spoil(cache, to->own, true);
-    lead(to->own, other, entry, number);
+    own_spoil(cache, from->own, true);
+    own_spoil(cache, to->own, true);
+    own_lead(to->own, other, entry, number);
     if (fresh)
-        put_name(to->own, fresh);
-    lead(from->own, one, from->own->none, 0);
+        own_put_name(to->own, fresh);
+    own_lead(from->own, one, from->own->none, 0);
     if (dated)
         fast_cache_forget_file(cache, &s); /* last: who remembers it looks afterwards whether it is still so */
     cache->layer->known++;
     struct fast_record record = {.deed = FAST_MOVED, .owner = from->own->owner, .number = number, .to = to->own->owner,
-                                 .when_ns = when, .size = (uint32_t)size_of(from), .new_size = (uint32_t)size_of(to)};
+                                 .when_ns = when, .size = (uint32_t)own_name_size(from), .new_size = (uint32_t)own_name_size(to)};
     fast_lock_record(cache->layer->lock, &record, from->name + from->cut, to->name + to->cut);
     return true;
 }
@@ -529,7 +503,7 @@ bool fast_own_move(struct fast_cache *cache, const struct fast_resolved *from, c
 
 bool fast_own_set_mode(struct fast_cache *cache, const struct fast_resolved *path, uint32_t mode)
 {
-    struct own_name *one = name_of(path);
+    struct own_name *one = own_name_of(path);
     struct fast_dir *entry = next_entry(path->own, one);
     struct stat s;
     if (!entry || !date(path->own, one->number, &s)) {
@@ -538,8 +512,8 @@ bool fast_own_set_mode(struct fast_cache *cache, const struct fast_resolved *pat
     }
     entry->showing.given.st_mode = S_IFREG | mode;
     entry->showing.given.st_ctim = s.st_ctim;
-    spoil(cache, path->own, true);
-    lead(path->own, one, entry, one->number);
+    own_spoil(cache, path->own, true);
+    own_lead(path->own, one, entry, one->number);
     fast_cache_forget_file(cache, &s);
     cache->layer->known++;
     struct fast_record record = {.deed = FAST_MODE_SET, .mode = S_IFREG | mode, .owner = path->own->owner,
@@ -586,7 +560,8 @@ static bool add_beneath(struct fast_own *own, PyObject *view)
 }
 
 /* Its names, from a list of (name, number, inode, mode, uid, gid, ctime, set_up). Mode 0: it is not known how the file
- * is shown. A name that hides one of the host has the kind of a device, as overlayfs writes it. */
+ * is shown. A name that hides one of the host has the kind of a device, as overlayfs writes it. Of a directory the number
+ * is its owner. */
 static bool add_names(struct fast_own *own, PyObject *names, unsigned room, unsigned *known)
 {
     for (Py_ssize_t i = 0; i < PyList_Size(names); i++) {
@@ -598,21 +573,36 @@ static bool add_names(struct fast_own *own, PyObject *names, unsigned room, unsi
         if (!PyArg_ParseTuple(PyList_GetItem(names, i), "y#KKIIILL", &text, &size, &number, &ino, &mode, &uid, &gid,
                               &changed, &set_up))
             return false;
-        struct own_name *one = new_name(text, size);
+        struct own_name *one = own_new_name(text, size);
         if (!one)
             return PyErr_NoMemory(), false;
         one->number = number;
         if (S_ISCHR(mode)) {
             one->entry = own->none;
-        } else if (mode && *known < room && (one->entry = new_entry(own, number))) {
+        } else if (S_ISDIR(mode)) {
+            one->number = 0;
+            one->child = number;
+        } else if (mode && *known < room && (one->entry = own_new_entry(own, number))) {
             struct stat given = {.st_dev = own->dev, .st_ino = ino, .st_mode = mode, .st_nlink = 1, .st_uid = uid,
                                  .st_gid = gid, .st_ctim = {changed / 1000000000, changed % 1000000000}};
             one->entry->showing = (struct fast_showing){.manner = FAST_AS_UPPER, .given = given, .set_up_ns = set_up};
             ++*known;
         }
-        put_name(own, one);
+        own_put_name(own, one);
     }
     return true;
+}
+
+/* The directory above knows that this one is known. */
+static void tell_above(struct fast_own *above, const char *name, size_t size, uint64_t owner)
+{
+    struct own_name *one = above ? own_find_name(above, name, size) : NULL, *fresh = NULL;
+    if (above && !one)
+        one = fresh = own_new_name(name, size);
+    if (one && !one->entry)
+        one->child = owner;
+    if (fresh)
+        own_put_name(above, fresh);
 }
 
 PyObject *fast_py_cache_own(Listener *self, PyObject *args)
@@ -624,8 +614,13 @@ PyObject *fast_py_cache_own(Listener *self, PyObject *args)
     Py_ssize_t key_size, stat_size;
     PyObject *names, *view;
     VfsLock *lock;
-    if (!PyArg_ParseTuple(args, "Iy#KyiIIy#O!OO!:cache_own", &start, &key, &key_size, &owner, &path, &files_fd, &uid,
-                          &gid, &stat_bytes, &stat_size, &PyList_Type, &names, &view, fast_lock_type, &lock))
+    unsigned long long above;
+    const char *name;
+    Py_ssize_t name_size;
+    int removable;
+    if (!PyArg_ParseTuple(args, "Iy#KyiIIy#O!OKy#pO!:cache_own", &start, &key, &key_size, &owner, &path, &files_fd, &uid,
+                          &gid, &stat_bytes, &stat_size, &PyList_Type, &names, &view, &above, &name, &name_size,
+                          &removable, fast_lock_type, &lock))
         return NULL;
     struct fast_cache *cache = self->cache;
     if (!cache || !cache->layer || key_size > FAST_LONGEST_NAME || strlen(path) >= FAST_LONGEST_NAME)
@@ -635,13 +630,14 @@ PyObject *fast_py_cache_own(Listener *self, PyObject *args)
     struct fast_own *own = calloc(1, sizeof *own);
     if (!own)
         return PyErr_NoMemory();
-    *own = (struct fast_own){.owner = owner, .files_fd = files_fd, .uid = uid, .gid = gid, .path = strdup(path)};
+    *own = (struct fast_own){.owner = owner, .files_fd = files_fd, .uid = uid, .gid = gid, .path = strdup(path),
+                              .removable = removable};
     memcpy(&own->shown, stat_bytes, sizeof own->shown);
     own->dev = (uint32_t)own->shown.st_dev;
-    own->none = new_entry(own, 0);
+    own->none = own_new_entry(own, 0);
     unsigned known_names = 0, room = cache->layer->known < MOST_KNOWN ? MOST_KNOWN - cache->layer->known : 0;
     if (!own->path || !own->none || !add_beneath(own, view) || !add_names(own, names, room, &known_names)) {
-        free_own(own);
+        own_free(own);
         return PyErr_Occurred() ? NULL : PyErr_NoMemory();
     }
     if (!cache->layer->lock)
@@ -650,17 +646,15 @@ PyObject *fast_py_cache_own(Listener *self, PyObject *args)
     pthread_rwlock_wrlock(&cache->lock);
     struct fast_own *known = fast_cache_own(cache, owner);
     if (!known) {
-        own->next = cache->layer->first;
-        own->link = &cache->layer->first;
-        if (own->next)
-            own->next->link = &own->next;
-        cache->layer->first = known = own;
+        own_enter(cache->layer, own);
+        known = own;
         cache->layer->known += known_names;
         own = NULL;
     }
     fast_cache_put_own(cache, start, key, key_size, known, owner);
+    tell_above(fast_cache_own(cache, above), name, (size_t)name_size, owner);
     if (own)
-        free_own(own); /* this is another spelling of a directory that C knows */
+        own_free(own); /* this is another spelling of a directory that C knows */
     pthread_rwlock_unlock(&cache->lock);
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;

@@ -17,7 +17,9 @@ struct fast_dir *fast_own_name(struct fast_own *own, const char *name, size_t si
 bool fast_own_is_beneath(const struct fast_resolved *path); /* did the name lead to what the host has? */
 /* May C do this to a file of that name, and does Python leave it room for the record? Then the vfs's lock is C's, until
  * fast_own_leave. */
-enum fast_wish { FAST_MAKE, FAST_REMOVE, FAST_SET_MODE, FAST_TRUNCATE };
+enum fast_wish {
+    FAST_MAKE, FAST_REMOVE, FAST_SET_MODE, FAST_TRUNCATE, FAST_REMOVE_DIRECTORY, FAST_DATE_DIRECTORY
+};
 bool fast_own_enter(struct fast_cache *cache, const struct fast_resolved *path, enum fast_wish wish);
 /* And may the file `from` get the name `to`? `replaces`: another file has that name. */
 bool fast_own_enter_both(struct fast_cache *cache, const struct fast_resolved *from, const struct fast_resolved *to,
@@ -34,6 +36,10 @@ bool fast_own_set_mode(struct fast_cache *cache, const struct fast_resolved *pat
 bool fast_own_move(struct fast_cache *cache, const struct fast_resolved *from, const struct fast_resolved *to);
 /* Without the vfs's lock: the times are the real file's. */
 bool fast_own_set_times(struct fast_cache *cache, const struct fast_resolved *path, const struct timespec when[2]);
+/* own_subdirs.c: the same for directories. Where one of that name is, C has to know it. */
+bool fast_own_mkdir(struct fast_cache *cache, const struct fast_resolved *path, uint32_t mode);
+bool fast_own_rmdir(struct fast_cache *cache, const struct fast_resolved *path);
+bool fast_own_date_directory(struct fast_cache *cache, const struct fast_resolved *path, const struct timespec when[2]);
 /* Was what `path` found changed since? Then it must not be remembered of a file. */
 bool fast_own_is_past(const struct fast_resolved *path);
 const char *fast_own_path(const struct fast_own *own); /* as the guest sees it, with a slash */

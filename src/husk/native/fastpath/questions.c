@@ -225,6 +225,11 @@ static bool get_cwd(struct fast_cache *cache, const struct fast_asker *asker, ui
     const struct fast_path *known = &cache->paths[number % FAST_PATHS];
     if (!known->text || known->number != number || known->size > room || known->size > sizeof reply->data)
         return false;
+    struct fast_dir *dir = known->on_host ? fast_cache_find(cache, number, "", 0) : NULL;
+    struct stat s;
+    if (known->on_host && (!dir || !fast_stat_dir(cache, dir, &s) || s.st_dev != dir->host_dev ||
+                           s.st_ino != dir->host_ino || !s.st_nlink))
+        return false;
     return give(reply, known->text, known->size, known->size);
 }
 

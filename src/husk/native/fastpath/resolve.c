@@ -119,6 +119,8 @@ static bool find(struct fast_cache *cache, struct fast_resolved *path)
         return false;
     path->dir = fast_cache_find(cache, path->start, path->name, path->cut);
     path->held = path->dir ? fast_held_fd(cache, path->dir) : -1;
+    if (path->dir && path->dir->own && __atomic_load_n(&path->dir->stale, __ATOMIC_ACQUIRE))
+        return false;
     if (path->dir && path->dir->own) {
         struct fast_own *own = path->dir->own;
         path->dir = fast_own_name(own, path->name + path->cut, path->size - path->cut);

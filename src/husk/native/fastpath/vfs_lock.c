@@ -80,7 +80,10 @@ void fast_lock_record(VfsLock *lock, const struct fast_record *record, const cha
     if (record->new_size)
         memcpy(end, more, record->new_size);
     lock->size = end + record->new_size - lock->records;
-    lock->room += record->deed == FAST_REMOVED && record->number ? 1 : record->deed == FAST_MADE ? -1 : 0;
+    if (record->deed == FAST_MADE || record->deed == FAST_DIRECTORY_MADE)
+        lock->room--;
+    else if ((record->deed == FAST_REMOVED && record->number) || record->deed == FAST_DIRECTORY_REMOVED)
+        lock->room++;
 }
 
 /* ---- what C has changed ------------------------------------------------------------------------------------------ */
@@ -104,30 +107,46 @@ static bool enter_node(VfsLock *self, PyObject *directory, PyObject *names, PyOb
     return set_times(directory, when);
 }
 
-/* What the host has by the name of a file that was removed; None: nothing. */
+/* What the host has by the name of what was removed; None: nothing. */
 static PyObject *stat_of_host(const struct fast_record *record, const char *more)
 {
     struct stat s;
-    if (record->deed != FAST_REMOVED || record->new_size != sizeof s)
+    bool removed = record->deed == FAST_REMOVED || record->deed == FAST_DIRECTORY_REMOVED;
+    if (!removed || record->new_size != sizeof s)
         return Py_NewRef(Py_None);
     memcpy(&s, more, sizeof s);
     return host_stat(&s);
 }
 
-/* A file that was made or removed. `*entered`: a signal handler has taken the lock meanwhile, too, and done that. */
+/* Last of all, because it cannot be done twice. */
+static bool count_directory(PyObject *directory, enum fast_deed deed)
+{
+    if (deed != FAST_DIRECTORY_MADE && deed != FAST_DIRECTORY_REMOVED)
+        return true;
+    PyObject *before = PyObject_GetAttrString(directory, "subdirs");
+    PyObject *after = before ? PyLong_FromLong(PyLong_AsLong(before) + (deed == FAST_DIRECTORY_MADE ? 1 : -1)) : NULL;
+    bool good = after && PyObject_SetAttrString(directory, "subdirs", after) == 0;
+    Py_XDECREF(after);
+    Py_XDECREF(before);
+    return good;
+}
+
+/* What was made or removed. `*entered`: a signal handler has taken the lock meanwhile, too, and done that. */
 static bool enter_described(VfsLock *self, const struct fast_record *record, PyObject *name, PyObject *host,
                             PyObject *number, PyObject *when, bool *entered)
 {
     uint64_t before = self->entered;
     PyObject *directory = NULL, *node = NULL, *names = NULL;
-    PyObject *described = PyObject_CallFunction(self->describe, "KOOIOO", (unsigned long long)record->owner, number,
-                                                when, record->mode, name, host);
+    PyObject *described = PyObject_CallFunction(self->describe, "iKOOIOO", (int)record->deed,
+                                                (unsigned long long)record->owner, number, when, record->mode, name,
+                                                host);
     *entered = self->entered != before;
     bool good = described != NULL;
     if (good && !*entered)
         good = PyArg_ParseTuple(described, "OO", &directory, &node) &&
                (names = PyObject_GetAttrString(directory, "names")) &&
-               enter_node(self, directory, names, name, node, record->deed == FAST_MADE ? number : Py_None, when);
+               enter_node(self, directory, names, name, node, record->deed == FAST_MADE ? number : Py_None, when) &&
+               count_directory(directory, record->deed);
     Py_XDECREF(names);
     Py_XDECREF(described);
     return good;
@@ -185,6 +204,23 @@ static bool enter_moved(VfsLock *self, const struct fast_record *record, PyObjec
     return good;
 }
 
+static bool enter_dated(VfsLock *self, const struct fast_record *record, const char *more, PyObject *when)
+{
+    static const char *const names[] = {"atime", "mtime"};
+    int64_t times[2];
+    PyObject *directory = NULL, *unused = NULL;
+    memcpy(times, more, sizeof times);
+    bool good = find_owner(self, record->owner, &directory, &unused);
+    for (int i = 0; good && i < 2; i++) {
+        PyObject *time = times[i] == FAST_OMITTED ? NULL : PyLong_FromLongLong(times[i]);
+        good = times[i] == FAST_OMITTED || (time && PyObject_SetAttrString(directory, names[i], time) == 0);
+        Py_XDECREF(time);
+    }
+    good = good && PyObject_SetAttrString(directory, "ctime", when) == 0;
+    Py_XDECREF(unused);
+    return good;
+}
+
 static bool enter_first(VfsLock *self)
 {
     struct fast_record record;
@@ -198,6 +234,7 @@ static bool enter_first(VfsLock *self)
     if (good)
         good = record.deed == FAST_MODE_SET ? enter_mode(self, &record, number, when)
                : record.deed == FAST_MOVED  ? enter_moved(self, &record, name, new_name, when)
+               : record.deed == FAST_DIRECTORY_DATED ? enter_dated(self, &record, text, when)
                                             : enter_described(self, &record, name, host, number, when, &entered);
     if (good && !entered) {
         self->first += sizeof record + record.size + record.new_size;
@@ -388,9 +425,9 @@ static PyMethodDef methods[] = {
     {"release", (PyCFunction)VfsLock_exit, METH_NOARGS, "release(): as __exit__"},
     {"after_fork", (PyCFunction)VfsLock_after_fork, METH_NOARGS, "after_fork(): in the child, nobody has it"},
     {"entering", (PyCFunction)VfsLock_entering, METH_VARARGS,
-     "entering(describe, owners, nodes): from now on C may change files; describe(owner, number, when, mode, name, "
-     "host) gives (directory, node); the node of one that was removed (mode 0) is None, or hides what the `host` has by "
-     "that name. It may be asked again"},
+     "entering(describe, owners, nodes): from now on C may change files; describe(deed, owner, number, when, mode, "
+     "name, host) gives (directory, node); the node of what was removed is None, or hides what the `host` has by that "
+     "name. It may be asked again"},
     {"close", (PyCFunction)VfsLock_close, METH_NOARGS, "close(): C changes no file any more"},
     {"set_aside", (PyCFunction)VfsLock_set_aside, METH_VARARGS,
      "set_aside(next, end): numbers for files that C makes. With the lock"},

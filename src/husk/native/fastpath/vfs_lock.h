@@ -25,18 +25,21 @@ typedef struct {
     int clock;            /* owned: a file without a name, by which the host dates changes; -1: none yet */
 } VfsLock;
 
-/* What C has done to a file of the directory `owner`. */
-enum fast_deed { FAST_MADE, FAST_REMOVED, FAST_MODE_SET, FAST_MOVED };
+/* What C has done to a file of the directory `owner`, to a directory in it, or to itself. */
+enum fast_deed {
+    FAST_MADE, FAST_REMOVED, FAST_MODE_SET, FAST_MOVED, FAST_DIRECTORY_MADE, FAST_DIRECTORY_REMOVED, FAST_DIRECTORY_DATED
+};
+#define FAST_OMITTED INT64_MIN
 struct fast_record {
     enum fast_deed deed;
-    uint32_t mode;       /* FAST_MADE and FAST_MODE_SET; else 0 */
+    uint32_t mode;       /* of what was made, and FAST_MODE_SET; else 0 */
     uint64_t owner;
-    uint64_t number;     /* 0: FAST_REMOVED a file of the host from what the box shows */
+    uint64_t number;     /* 0: FAST_REMOVED a file of the host from what the box shows. Of FAST_DIRECTORY_REMOVED its owner */
     uint64_t to;         /* FAST_MOVED: the directory where it is now */
     int64_t when_ns;
-    uint32_t size;       /* of its name; FAST_MODE_SET has none … */
-    uint32_t new_size;   /* … and of what follows the first: the name it got, where FAST_MOVED; or where FAST_REMOVED
-                          * a struct stat of what the host has by that name */
+    uint32_t size;       /* of its name; FAST_MODE_SET and FAST_DIRECTORY_DATED have none … */
+    uint32_t new_size;   /* … and of what follows: where FAST_MOVED the name it got; where something was removed a
+                          * struct stat of what the host has by that name; two times, in nanoseconds or omitted */
 };
 
 extern PyTypeObject *fast_lock_type;

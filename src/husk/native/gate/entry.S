@@ -198,7 +198,7 @@ copy:   lea     GATE_SAVED_REQUEST + GATE_REQUEST_NAME(%rbx), %rdi
          */
 1:      movzwl  GATE_DATA_SIZE(%r11), %eax
         dec     %eax
-        cmp     $GATE_TIMES - 2, %eax
+        cmp     $GATE_LEAST_KIND - 2, %eax
         ja      sure
         cmp     %rcx, GATE_SAVED_FD(%rbx)
         jne     sure
@@ -224,6 +224,8 @@ told:   mov     %rcx, GATE_SAVED_REQUEST + GATE_REQUEST_DEV(%rbx)
 whose:  movzwl  GATE_DATA_SIZE(%r11), %ecx
         cmp     $GATE_LISTING, %ecx
         je      thread
+        cmp     $GATE_MAKES, %ecx
+        je      thread
         xor     %eax, %eax
         cmp     $GATE_DESCRIPTOR, %ecx
         jne     5f
@@ -234,6 +236,8 @@ thread: mov     $NR_GETTID, %eax
         syscall
 5:      mov     %rax, GATE_SAVED_REQUEST + GATE_REQUEST_TID(%rbx)
         mov     GATE_SAVED_DATA(%rbx), %r11
+        cmpw    $GATE_MAKES, GATE_DATA_SIZE(%r11)
+        je      mask
         cmpw    $GATE_DESCRIPTOR, GATE_DATA_SIZE(%r11)
         jne     words
         movzbl  GATE_DATA_OUT(%r11), %ecx
@@ -317,7 +321,7 @@ sum:    movabs  $GATE_SUM_FACTOR, %rdi
 2:      mov     GATE_SAVED_DATA(%rbx), %r11
         movzwl  GATE_DATA_SIZE(%r11), %ecx
         lea     -1(%rcx), %eax
-        cmp     $GATE_TIMES - 2, %eax
+        cmp     $GATE_LEAST_KIND - 2, %eax
         ja      posted
         movzbl  GATE_DATA_OUT(%r11), %eax
         mov     SAVED_ARGS(%rbx, %rax, 8), %r8
@@ -478,7 +482,7 @@ unread: mov     GATE_SLOT_DATA(%r12), %rsi
         jmp     give_up
 
         /*
-         * The umask of a new file. husk would read it from /proc, which takes six times as long as to set it twice
+         * The umask of what is made. husk would read it from /proc, which takes six times as long as to set it twice
          * here. Nobody may make a file in between: so signals are blocked, and the process has one thread (only then
          * can it stop sharing its memory). One that steps through its own instructions has to be left alone.
          */

@@ -35,6 +35,8 @@ static const struct gate_call CALLS[] = {
     {SYS_unlink, 0, 0, 0},                       {SYS_unlinkat, 1, 0, 0},
     {SYS_utimensat, 1, 0, GATE_TIMES},           {SYS_fchmod, GATE_NO_NAME, 0, 0},
     {SYS_chmod, 0, 0, 0},                        {SYS_fchmodat, 1, 0, 0},
+    {SYS_mkdir, 0, 0, GATE_MAKES},               {SYS_mkdirat, 1, 0, GATE_MAKES},
+    {SYS_rmdir, 0, 0, 0},
 };
 
 const struct gate_call *gate_call(int nr)
@@ -70,6 +72,9 @@ static bool always_changes(const struct gate_call *call)
     case SYS_fchmod:
     case SYS_chmod:
     case SYS_fchmodat:
+    case SYS_mkdir:
+    case SYS_mkdirat:
+    case SYS_rmdir:
         return true;
     default:
         return false;

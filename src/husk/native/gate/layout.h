@@ -60,6 +60,8 @@
 #define GATE_DESCRIPTOR 0xfffd /* the call opens: a descriptor comes through the channel */
 #define GATE_LISTING 0xfffb    /* the records of a directory */
 #define GATE_TIMES 0xfffa      /* none; the third argument has times */
+#define GATE_MAKES 0xfff9      /* none; the call makes a directory, with its maker's umask */
+#define GATE_LEAST_KIND GATE_MAKES /* of these; sizes are less */
 #define GATE_NO_NAME 0xff
 #define GATE_OPENS 02704400    /* flags of a call that opens for reading, as FAST_OPENS; … */
 #define GATE_CREATES 03303     /* … and what calls with O_CREAT may have besides */

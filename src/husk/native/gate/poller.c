@@ -141,11 +141,11 @@ static pid_t find_thread(struct gate_process *gate, pid_t inside)
     return found;
 }
 
-/* Is it about what belongs to the thread: a descriptor, or the umask of a new file? */
+/* Is it about what belongs to the thread: a descriptor, or the umask of what is made? */
 static bool is_of_thread(const struct gate_call *call, const uint64_t args[6])
 {
     return call->name == GATE_NO_NAME || (call->size == GATE_TIMES && !args[call->name]) ||
-           (gate_is_open_call(call) && gate_is_change(call, args));
+           call->size == GATE_MAKES || (gate_is_open_call(call) && gate_is_change(call, args));
 }
 
 /* Where the name begins, and who asks. False: no thread of the process has that number, or the guest has not said which

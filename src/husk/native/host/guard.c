@@ -15,6 +15,7 @@
  * the box was built, so that another path to the same file does not help. What is hidden does not exist; what is denied
  * can only be looked at. What is protected can be opened here; host_may_change knows of it. */
 #include "host/host.h"
+#include "host/made_directories.h"
 #include "host/name_rules.h"
 
 #include <errno.h>
@@ -68,6 +69,7 @@ struct guard {
     struct ruled *ruled; /* owned; behind the `ruled_count` that are closed are the `kept_count` that are protected */
     size_t own_count;
     struct own_file *own; /* owned; it changes, under the table's lock */
+    struct host_made *made; /* owned, and likewise: the directories that the guest made */
 };
 
 static struct guard *guards[BUCKETS];
@@ -314,6 +316,7 @@ static void release(struct guard *guard)
         host_rules_free(guard->rules);
         free(guard->ruled);
         free(guard->own);
+        host_made_free(guard->made);
         free(guard);
     }
 }
@@ -492,6 +495,24 @@ bool host_may_change(int root, const char *relative, const struct stat *found)
     return free;
 }
 
+void host_made_directory(int root, const struct stat *made)
+{
+    pthread_rwlock_wrlock(&lock);
+    struct guard *guard = *place(root);
+    if (guard)
+        host_made_add(&guard->made, made->st_dev, made->st_ino);
+    pthread_rwlock_unlock(&lock);
+}
+
+void host_removed_directory(int root, const struct stat *gone)
+{
+    pthread_rwlock_wrlock(&lock);
+    struct guard *guard = *place(root);
+    if (guard)
+        host_made_forget(guard->made, gone->st_dev, gone->st_ino);
+    pthread_rwlock_unlock(&lock);
+}
+
 /* ---- for Python -------------------------------------------------------------------------------------------------- */
 
 static void in_child(void)
@@ -545,8 +566,12 @@ static void replace(int root, struct guard *by)
     Py_BEGIN_ALLOW_THREADS
     pthread_rwlock_wrlock(&lock);
     struct guard **at = place(root), *old = *at;
-    if (by)
+    if (by) {
         by->next = old ? old->next : NULL;
+        by->made = old ? old->made : NULL;
+        if (old)
+            old->made = NULL;
+    }
     *at = by ? by : old ? old->next : NULL;
     pthread_rwlock_unlock(&lock);
     release(old);
@@ -632,6 +657,28 @@ PyObject *host_py_own_file(PyObject *self, PyObject *args)
     }
     release(guard);
     return PyBool_FromLong(done);
+}
+
+/* made_directory(root_fd, dev, ino[, made]): did the guest make it? `made`: from now on it did, or did not. */
+PyObject *host_py_made_directory(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int root, change = -1;
+    unsigned long long dev, ino;
+    bool known = false;
+    if (!PyArg_ParseTuple(args, "iKK|p:made_directory", &root, &dev, &ino, &change))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    pthread_rwlock_wrlock(&lock);
+    struct guard *guard = *place(root);
+    if (guard && change == 1)
+        host_made_add(&guard->made, dev, ino);
+    else if (guard && change == 0)
+        host_made_forget(guard->made, dev, ino);
+    known = guard && host_made_has(guard->made, dev, ino);
+    pthread_rwlock_unlock(&lock);
+    Py_END_ALLOW_THREADS
+    return PyBool_FromLong(known);
 }
 
 /* judge_name(root_fd, relative, own_end): (number of the rule or -1, its verb, whether it matched the last component,

@@ -81,6 +81,9 @@ bool host_rules_leave(int root, const char *relative, const struct stat *found);
 /* Does no rule say anything about the name (`found` is NULL), and is the file that was found there no one's concern but
  * the guest's? Else only Python knows whether it may be changed. */
 bool host_may_change(int root, const char *relative, const struct stat *found);
+/* The guest has made this directory below `root`, or removed it. */
+void host_made_directory(int root, const struct stat *made);
+void host_removed_directory(int root, const struct stat *gone);
 PyObject *host_raise(int root, int result); /* OSError for a negative result of host_open_beneath */
 int host_add_guard_types(PyObject *module); /* -1: an exception is set */
 PyObject *host_py_guard_root(PyObject *self, PyObject *args);
@@ -88,6 +91,7 @@ PyObject *host_py_unguard_root(PyObject *self, PyObject *args);
 PyObject *host_py_is_fixed(PyObject *self, PyObject *args);
 PyObject *host_py_kernel_file_system(PyObject *self, PyObject *args);
 PyObject *host_py_own_file(PyObject *self, PyObject *args);
+PyObject *host_py_made_directory(PyObject *self, PyObject *args);
 PyObject *host_py_judge_name(PyObject *self, PyObject *args);
 PyObject *host_py_hidden_names(PyObject *self, PyObject *args);
 PyObject *host_py_name_matches(PyObject *self, PyObject *args); /* name_rules.c */

@@ -17,6 +17,7 @@ from husk.native._core import (
     ProtectedByRule,
     hidden_names,
     judge_name,
+    made_directory,
     own_file,
     stat_beneath,
 )
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 ALLOW, PROTECT, DENY, HIDE = range(4)  # as native/host/name_rules.h has them
 WAY, OWN_WAY, PASSING, OWN_PASSING = 1, 2, 4, 8
-MOST_OWN, MOST_DIRECTORIES = 4096, 4096
+MOST_OWN = 4096
 NOTHING = (0, 0)  # no file has this identity
 
 
@@ -64,13 +65,14 @@ class TreeRules:
     that lies in its directory: the guest may move a directory of the host's there.
     """
 
-    __slots__ = ("_directories", "_fd", "_hidden", "_identities", "_own", "_rules")
+    __slots__ = ("_fd", "_hidden", "_identities", "_own", "_rules")
 
     def __init__(self, fd: int, rules: list[TreeRule], identities: dict[Identity, int]) -> None:
         self._fd, self._rules, self._identities = fd, rules, identities
         self._hidden = {identity for identity, rule in identities.items() if rules[rule].verb == HIDE}
-        self._directories: dict[Identity, None] = {}  # that the guest made, the latest last
-        self._own: set[Identity] = set()  # what it made there by a name that a rule is about
+        # What the guest made, in directories that it made, by a name that a rule is about. The guard knows these
+        # directories, because C makes most of them.
+        self._own: set[Identity] = set()
 
     # -- listing -----------------------------------------------------------------------------------------------
     def hidden(self, rel: bytes, names: list[tuple[bytes, Identity]]) -> set[bytes]:
@@ -116,7 +118,7 @@ class TreeRules:
     # -- names -------------------------------------------------------------------------------------------------
     def make(self, rel: bytes, kind: int, above: list[Identity], *, moved: bool = False) -> None:
         """Raises where no such name may appear. `moved`: it comes from elsewhere, with all that is in it."""
-        in_own = above[:1] and (above[0] in self._directories or above[0] in self._own)
+        in_own = above[:1] and self._is_made(above[0])
         rule = self._deciding(rel, kind, [NOTHING, *above], own_end=len(rel) if in_own else 0)
         # A new directory is filled name by name; a link, or a directory with names in it, brings them along.
         if rule is None and (moved or kind == st.S_IFLNK):
@@ -152,16 +154,16 @@ class TreeRules:
 
     def made_directory(self, identity: Identity) -> None:
         """The guest made it just now."""
-        self._directories.pop(identity, None)
-        self._directories[identity] = None
-        if len(self._directories) > MOST_DIRECTORIES:
-            del self._directories[next(iter(self._directories))]
+        made_directory(self._fd, *identity, True)
+
+    def _is_made(self, directory: Identity) -> bool:
+        return directory in self._own or made_directory(self._fd, *directory)
 
     def may_take(self, rel: bytes, directory: Identity) -> None:
         """Raises for a directory of the host's that is to be moved to a name of the guest's own, which `make` allows:
         moved back, it would still pass for one that the guest made, and could be filled."""
         rule = self._about(rel, st.S_IFDIR)
-        if rule is not None and directory not in self._directories and directory not in self._own:
+        if rule is not None and not self._is_made(directory):
             raise rule.refusal()
 
     def named(self, rel: bytes, kind: int, identity: Identity) -> None:
@@ -179,7 +181,7 @@ class TreeRules:
     def gone(self, identity: Identity) -> None:
         """The guest removed it: its inode number may come back for another file."""
         self._own.discard(identity)
-        self._directories.pop(identity, None)
+        made_directory(self._fd, *identity, False)
 
     # -- what decides ------------------------------------------------------------------------------------------
     def _deciding(self, rel: bytes, kind: int, identities: list[Identity], own_end: int = 0) -> TreeRule | None:

@@ -180,6 +180,26 @@ class DirectoryOps:
         directory.cookies.pop(name, None)
         return None if host is None else WHITEOUT
 
+    def made_directory_outside(
+        self, directory: LayerDir, name: bytes, number: int, mode: int, uid: int, gid: int, when: int
+    ) -> LayerDir:
+        """As `mkdir` would have made it. It is not entered yet, and C has counted it."""
+        child = LayerDir(self._tree, directory, name, number)
+        child.describe(mode, uid, gid, when)
+        return child
+
+    def removed_directory_outside(
+        self, directory: LayerDir, name: bytes, child: LayerDir | None, when: int, host: HostStat | None
+    ) -> Node | None:
+        """As `rmdir` would have done it, but for the name itself, and counting. May be done again."""
+        if host is not None and directory.lower is not None:
+            directory.lower.record(directory.below(name), host)
+        if child is not None:
+            child.removed, child.lower, child.listing, child.ctime = True, None, [], when
+            child.names.clear()
+        directory.cookies.pop(name, None)
+        return None if host is None else WHITEOUT
+
     def mkdir(self, ctx: Context, directory: LayerDir, name: bytes, mode: int) -> LayerDir:
         self._state.room_for(1)
         self._copy_up.directory(directory)
@@ -374,9 +394,12 @@ class DirectoryOps:
 
 def _known(node: Node) -> tuple[int, int, int, int, int, int, int]:
     """What C is told of a name (node.OwnName). Of a file, if its name is all it has besides its content: to remove that
-    is to remove the real file. And that a name is free, though the host has it."""
+    is to remove the real file. Of a directory, the number by which C may know it. And that a name is free, though the
+    host has it."""
     if node is WHITEOUT:
         return HIDDEN
+    if isinstance(node, LayerDir) and node.mounted is None and node.mirror is None:
+        return node.owner, 0, st.S_IFDIR, 0, 0, 0, 0
     if not isinstance(node, Inode) or node.kind != st.S_IFREG or node.source is not None or node.xattrs:
         return UNKNOWN
     if node.nlink != 1 or node.others:

@@ -411,6 +411,19 @@ class LayeredTree(Tree):
         assert isinstance(directory, LayerDir)
         return self._ops.made_outside(directory, name, number, mode, uid, gid, when)
 
+    def removed_directory_outside(
+        self, directory: Dir, name: bytes, child: Dir | None, when: int, host: HostStat | None
+    ) -> Node | None:
+        assert isinstance(directory, LayerDir)
+        assert child is None or isinstance(child, LayerDir)
+        return self._ops.removed_directory_outside(directory, name, child, when, host)
+
+    def made_directory_outside(
+        self, directory: Dir, name: bytes, number: int, mode: int, uid: int, gid: int, when: int
+    ) -> Dir:
+        assert isinstance(directory, LayerDir)
+        return self._ops.made_directory_outside(directory, name, number, mode, uid, gid, when)
+
     def mkdir(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> LayerDir:
         assert isinstance(directory, LayerDir)
         return self._ops.mkdir(ctx, directory, name, mode)

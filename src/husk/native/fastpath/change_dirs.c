@@ -1,0 +1,144 @@
+/* native: directories that are made and removed without Python (docs/design/024-changes.md): in an `rw` mount here, in
+ * a layer by own_subdirs.c.
+ *
+ * A directory that C makes on the host is known to C at once, with its parent's rules: none has named it. The guard is
+ * told, too, because rules for projects except what the guest makes in directories of its own. One that C removes is for
+ * Python like one that a host process removed. */
+#include "fastpath/change.h"
+
+#include "fastpath/own_dirs.h"
+#include "host/host.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- making ------------------------------------------------------------------------------------------------------ */
+
+static bool make_own(const struct change *c, const struct fast_resolved *path, uint32_t mode)
+{
+    bool done = false;
+    if (!fast_own_enter(c->cache, path, FAST_MAKE))
+        return false;
+    if (fast_notes_begin(c->changes, fast_noted_size(path))) {
+        int umask = fast_notes_umask(c->changes, c->asker);
+        done = umask >= 0 && c->asker->waits(c->asker) &&
+               fast_own_mkdir(c->cache, path, mode & ~(uint32_t)umask & 01777);
+        if (done)
+            fast_note(c->changes, 'A', path);
+        fast_notes_end(c->changes);
+    }
+    fast_own_leave(c->cache);
+    return done;
+}
+
+/* What the new directory is. Its mode is the guest's, even if the one above has a default ACL, which no guest sees. */
+static bool look_at_new(const struct place *place, uint32_t mode, struct stat *s)
+{
+    const char *name = change_name(place);
+    if (fstatat(place->fd, name, s, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0 || !S_ISDIR(s->st_mode) ||
+        s->st_dev != place->path.dir->host_dev)
+        return false;
+    if ((s->st_mode & 01777) == mode)
+        return true;
+    int fd = openat(place->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    fchmod(fd, mode | (place->shown.st_mode & S_ISGID));
+    bool known = fstat(fd, s) == 0;
+    close(fd);
+    return known;
+}
+
+static bool make_on_host(const struct change *c, struct place *place, uint32_t mode)
+{
+    bool done = false;
+    struct stat s;
+    if (!fast_notes_begin(c->changes, fast_noted_size(&place->path)))
+        return false;
+    int umask = fast_notes_umask(c->changes, c->asker);
+    mode &= ~(uint32_t)umask & 01777;
+    if (umask >= 0 && c->asker->waits(c->asker))
+        done = mkdirat(place->fd, change_name(place), mode) == 0;
+    if (done)
+        fast_note(c->changes, 'a', &place->path);
+    fast_notes_end(c->changes);
+    /* One that is not as new was put there by another process meanwhile. */
+    if (done && look_at_new(place, mode, &s) && core_nanoseconds(s.st_mtim) == core_nanoseconds(s.st_ctim)) {
+        host_made_directory(place->path.dir->root_fd, &s);
+        fast_cache_publish_below(c->cache, &place->path, s.st_ino);
+    }
+    return done;
+}
+
+bool change_mkdir(const struct change *c, int dirfd, uint64_t name, uint32_t mode)
+{
+    struct place place;
+    if (!change_find(c, dirfd, name, &place.path))
+        return false;
+    if (place.path.own)
+        return make_own(c, &place.path, mode);
+    if (!change_enter(c->cache, &place, 3))
+        return false;
+    bool done = make_on_host(c, &place, mode);
+    change_leave(&place);
+    return done;
+}
+
+/* ---- removing ---------------------------------------------------------------------------------------------------- */
+
+static bool remove_own(const struct change *c, const struct fast_resolved *path)
+{
+    bool done = false;
+    if (!fast_own_enter(c->cache, path, FAST_REMOVE_DIRECTORY))
+        return false;
+    if (fast_notes_begin(c->changes, fast_noted_size(path))) {
+        done = c->asker->waits(c->asker) && fast_own_rmdir(c->cache, path);
+        if (done)
+            fast_note(c->changes, 'D', path);
+        fast_notes_end(c->changes);
+    }
+    fast_own_leave(c->cache);
+    return done;
+}
+
+static bool may_remove(struct fast_cache *cache, const struct place *place, const struct stat *found)
+{
+    const struct fast_dir *dir = place->path.dir;
+    struct stat shown = *found;
+    fast_show(&dir->showing, &shown);
+    return S_ISDIR(found->st_mode) && found->st_dev == dir->host_dev &&
+           (!(place->shown.st_mode & S_ISVTX) || shown.st_uid == cache->uid || place->shown.st_uid == cache->uid) &&
+           host_may_change(dir->root_fd, place->path.host, found);
+}
+
+static bool remove_on_host(const struct change *c, struct place *place)
+{
+    bool done = false;
+    struct stat s;
+    if (fstatat(place->fd, change_name(place), &s, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0 &&
+        may_remove(c->cache, place, &s) && c->asker->waits(c->asker) &&
+        fast_notes_begin(c->changes, fast_noted_size(&place->path))) {
+        done = unlinkat(place->fd, change_name(place), AT_REMOVEDIR) == 0;
+        if (done) {
+            fast_note(c->changes, 'd', &place->path);
+            host_removed_directory(place->path.dir->root_fd, &s);
+        }
+        fast_notes_end(c->changes);
+    }
+    return done;
+}
+
+bool change_rmdir(const struct change *c, int dirfd, uint64_t name)
+{
+    struct place place;
+    bool found = change_find(c, dirfd, name, &place.path);
+    if (place.path.own)
+        return !place.path.slash && remove_own(c, &place.path);
+    if (!found || !change_enter(c->cache, &place, 3))
+        return false;
+    bool done = remove_on_host(c, &place);
+    change_leave(&place);
+    return done;
+}

@@ -1,0 +1,61 @@
+/* native: what C knows of directories of the box's own, for own_dirs.c (files) and own_subdirs.c (directories) alone. */
+#ifndef HUSK_OWN_TABLES_H
+#define HUSK_OWN_TABLES_H
+
+#include "fastpath/own_dirs.h"
+
+#define NAME_BUCKETS 128
+#define MOST_KNOWN 65536 /* entries, in all directories */
+
+struct own_name {
+    struct own_name *next;
+    /* A file of the box's own, owned; `none` of the directory: it was removed; NULL: only Python knows what it is. */
+    struct fast_dir *entry;
+    uint64_t number; /* of the real file, where C may remove it; changes with the vfs's lock */
+    uint64_t child;  /* owner of the directory of this name; 0: it is none, or C does not know; likewise */
+    size_t size;
+    char text[];
+};
+
+struct fast_own {
+    struct fast_own *next, **link; /* owned by the cache */
+    uint64_t owner;
+    int files_fd;          /* borrowed: where the real files are */
+    struct stat shown;     /* the directory's attributes; its times and size are not used */
+    uint32_t dev, uid, gid; /* of what is made in it */
+    bool changed;          /* C made something, and what was taught of the directory itself is marked as stale */
+    bool files_changed;    /* C changed files, too, and so is what was taught of them */
+    bool removable;        /* its removal concerns nothing but itself */
+    char *path;            /* owned */
+    struct fast_dir *none; /* owned: what a free name leads to */
+    struct fast_dir *beneath; /* owned: what any other name leads to, on the host; NULL: the directory is the box's alone */
+    struct fast_dir *gone; /* owned: what names led to before; other threads may be looking */
+    struct own_name *names[NAME_BUCKETS];
+};
+
+struct fast_layer {
+    VfsLock *lock; /* owned; NULL: no directory was taught */
+    struct fast_own *first;
+    unsigned known; /* entries; changes with the vfs's lock, or with the cache's write lock */
+};
+
+/* What the host has by a name beneath the directory that it lies in. UNSURE: Python looks. */
+enum host_answer { HAS, LACKS, UNSURE };
+enum host_answer own_ask_host(struct fast_cache *cache, const struct fast_resolved *path, struct stat *s);
+
+/* A name; not entered yet. NULL: no memory. */
+struct own_name *own_new_name(const char *name, size_t size);
+void own_put_name(struct fast_own *own, struct own_name *one);
+struct own_name *own_find_name(struct fast_own *own, const char *name, size_t size);
+struct own_name *own_name_of(const struct fast_resolved *path);
+size_t own_name_size(const struct fast_resolved *path);
+/* From now on the name leads to `entry`. */
+void own_lead(struct fast_own *own, struct own_name *one, struct fast_dir *entry, uint64_t number);
+/* What was taught of the directory, its missing names and, if they change, its files holds no longer. */
+void own_spoil(struct fast_cache *cache, struct fast_own *own, bool files);
+/* An entry of the directory: for the real file `number`, or 0: for nothing. NULL: no memory. */
+struct fast_dir *own_new_entry(const struct fast_own *own, uint64_t number);
+void own_enter(struct fast_layer *layer, struct fast_own *own); /* the layer owns it */
+unsigned own_free(struct fast_own *own); /* how many entries it had */
+
+#endif
