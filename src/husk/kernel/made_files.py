@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from husk.native._core import HostStat, Listener
-    from husk.vfs.node import Context, Dir, Node
+    from husk.vfs.node import Context, Credentials, Dir, Node
     from husk.vfs.state import State
 
 NUMBERS = 4096  # for real files, set aside at once
@@ -45,7 +45,7 @@ class MadeFiles:
         if own is None:
             return
         files_fd, uid, gid, stat, names, beneath = own
-        owner, state = directory.owner, self._state
+        owner = directory.owner
         credit = self._asked.get(owner, 0) + NAMES_EACH
         if len(self._asked) >= DIRECTORIES_MAX:
             self._asked.clear()
@@ -53,9 +53,7 @@ class MadeFiles:
         if len(names) > credit:
             return
         self._asked[owner] -= len(names)
-        if state.lock.numbers_left < FEW:
-            state.lock.entering(self.describe, self._own, state.nodes)
-            state.lock.set_aside(*state.new_numbers(NUMBERS))
+        self._set_aside()
         self._own[owner] = directory, uid, gid
         above = 0 if directory.parent is None else directory.parent.owner
         self._listener.cache_own(
@@ -72,8 +70,27 @@ class MadeFiles:
             above,
             directory.name,
             removable,
-            state.lock,
+            self._state.lock,
         )
+
+    def teach_later(
+        self, creds: Credentials, number: int, key: bytes, directory: Dir, path: bytes, *, removable: bool
+    ) -> None:
+        """Likewise, for a directory of the host that was taught: with the first change there."""
+        new = directory.tree.new_owner(creds, directory)
+        if new is None:
+            return
+        files_fd, uid, gid = new
+        self._set_aside()
+        self._own[directory.owner] = directory, uid, gid
+        self._listener.cache_later(number, key, path, files_fd, uid, gid, removable, self._state.lock)
+
+    def _set_aside(self) -> None:
+        """Numbers for what C makes."""
+        lock = self._state.lock
+        if lock.numbers_left < FEW:
+            lock.entering(self.describe, self._own, self._state.nodes)
+            lock.set_aside(*self._state.new_numbers(NUMBERS))
 
     def forget(self, directory: Dir | None) -> None:
         """C was told to change nothing there, or anywhere. What it did has been entered."""

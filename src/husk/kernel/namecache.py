@@ -40,7 +40,7 @@ class NameCache:
     """Knows what was taught, so that nothing is taught twice and forgetting costs nothing where nothing was taught."""
 
     def __init__(self, listener: Listener, vfs: Vfs, creds: Credentials, host_uid: int, *, cached: bool) -> None:
-        self._listener, self._vfs, self.cached = listener, vfs, cached
+        self._listener, self._vfs, self._creds, self.cached = listener, vfs, creds, cached
         self._usr: Tree | None = None  # that of /usr, where guests look up names themselves
         self.watched = False
         # (start, key) of directories that were taught, and the placeholder they had then, or 0
@@ -288,7 +288,8 @@ class NameCache:
             return False
         # Where a guest watches C changes nothing, and this look at the directory would be seen.
         plain = not self.watched and directory.tree.plain_changes(directory)
-        path = os.path.join(self._vfs.path_of(directory), b"") if plain else b""
+        layered = not self.watched and view.layered and view.manifest is None
+        path = os.path.join(self._vfs.path_of(directory), b"") if plain or layered else b""
         self._settle(number, key, directory, view, asked or view.rel, path)
         if place:
             self._settle(place, b"", directory, view, view.rel, path)
@@ -301,16 +302,22 @@ class NameCache:
             self._keys.setdefault(directory.owner, []).append((number, key))
         self._settled[number, key] = directory.placeholder or 0
         self._tell(number, key, directory, view, rel + b"/" if rel else b"")
-        if path:
+        if path and view.layered:
+            local = self._is_removal_local(directory)
+            self._made.teach_later(self._creds, number, key, directory, path, removable=local)
+        elif path:
             self._listener.cache_changes(number, key, path)
 
     def _teach_own(self, call: Call, number: int, key: bytes, directory: Dir) -> None:
         if not self.watched:
             path = os.path.join(self._vfs.path_of(directory), b"")
             self._taught.add(directory.owner)
-            # As in `forget`: what is removed below /usr may concern programs.
-            local = directory.tree is not self._vfs.root.tree or directory.tree.may_be_own(directory)
+            local = self._is_removal_local(directory)
             self._made.teach(call, number, key, directory, path, removable=local)
+
+    def _is_removal_local(self, directory: Dir) -> bool:
+        """As in `forget`: what is removed below /usr may concern programs."""
+        return directory.tree is not self._vfs.root.tree or directory.tree.may_be_own(directory)
 
     def _teach_name(self, call: Context, number: int, name: bytes, directory: Dir, last: bytes) -> int:
         """Teach one name in a directory where the box has changed something. What kind of file it is; 0: none."""

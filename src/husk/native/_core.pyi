@@ -235,6 +235,18 @@ class Listener:
     def cache_image(self, manifest: Manifest, dev: int, links: bytes, blobs: bytes, /) -> None: ...
     def cache_changes(self, start: int, key: bytes, guest_path: bytes, /) -> None: ...
     def cache_made(self, fd: int, showing: Showing, /) -> None: ...
+    def cache_later(
+        self,
+        start: int,
+        key: bytes,
+        guest_path: bytes,
+        files_fd: int,
+        uid: int,
+        gid: int,
+        removable: bool,
+        lock: VfsLock,
+        /,
+    ) -> None: ...
     def cache_own(
         self,
         start: int,

@@ -464,6 +464,11 @@ class Tree:
         (fastpath/own_dirs.c)?"""
         return None
 
+    def new_owner(self, creds: Credentials, directory: Dir) -> tuple[int, int, int] | None:
+        """May that begin in this directory, where the box has changed nothing so far? The directory of real files, user
+        and group of a new one."""
+        return None
+
     def may_be_told(self, directory: Dir) -> bool:
         """Is it likely that `own_directory` has an answer?"""
         return False

@@ -1,9 +1,9 @@
 /* native: directories that are made and removed without Python (docs/design/024-changes.md): in an `rw` mount here, in
  * a layer by own_subdirs.c.
  *
- * A directory that C makes on the host is known to C at once, with its parent's rules: none has named it. The guard is
- * told, too, because rules for projects except what the guest makes in directories of its own. One that C removes is for
- * Python like one that a host process removed. */
+ * A directory that C makes on the host is known to C at once, with its parent's rules: none has named it. The guard
+ * is told, too, because rules for projects except what the guest makes in directories of its own. One that C removes is
+ * for Python like one that a host process removed. */
 #include "fastpath/change.h"
 
 #include "fastpath/own_dirs.h"
@@ -16,7 +16,7 @@
 
 /* ---- making ------------------------------------------------------------------------------------------------------ */
 
-static bool make_own(const struct change *c, const struct fast_resolved *path, uint32_t mode)
+static bool make_own(const struct fast_change *c, const struct fast_resolved *path, uint32_t mode)
 {
     bool done = false;
     if (!fast_own_enter(c->cache, path, FAST_MAKE))
@@ -34,9 +34,9 @@ static bool make_own(const struct change *c, const struct fast_resolved *path, u
 }
 
 /* What the new directory is. Its mode is the guest's, even if the one above has a default ACL, which no guest sees. */
-static bool look_at_new(const struct place *place, uint32_t mode, struct stat *s)
+static bool look_at_new(const struct fast_target *place, uint32_t mode, struct stat *s)
 {
-    const char *name = change_name(place);
+    const char *name = fast_change_name(place);
     if (fstatat(place->fd, name, s, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0 || !S_ISDIR(s->st_mode) ||
         s->st_dev != place->path.dir->host_dev)
         return false;
@@ -51,7 +51,7 @@ static bool look_at_new(const struct place *place, uint32_t mode, struct stat *s
     return known;
 }
 
-static bool make_on_host(const struct change *c, struct place *place, uint32_t mode)
+static bool make_on_host(const struct fast_change *c, struct fast_target *place, uint32_t mode)
 {
     bool done = false;
     struct stat s;
@@ -60,7 +60,7 @@ static bool make_on_host(const struct change *c, struct place *place, uint32_t m
     int umask = fast_notes_umask(c->changes, c->asker);
     mode &= ~(uint32_t)umask & 01777;
     if (umask >= 0 && c->asker->waits(c->asker))
-        done = mkdirat(place->fd, change_name(place), mode) == 0;
+        done = mkdirat(place->fd, fast_change_name(place), mode) == 0;
     if (done)
         fast_note(c->changes, 'a', &place->path);
     fast_notes_end(c->changes);
@@ -72,23 +72,23 @@ static bool make_on_host(const struct change *c, struct place *place, uint32_t m
     return done;
 }
 
-bool change_mkdir(const struct change *c, int dirfd, uint64_t name, uint32_t mode)
+bool fast_change_mkdir(const struct fast_change *c, int dirfd, uint64_t name, uint32_t mode)
 {
-    struct place place;
-    if (!change_find(c, dirfd, name, &place.path))
+    struct fast_target place;
+    if (!fast_change_find_anew(c, dirfd, name, &place.path))
         return false;
     if (place.path.own)
         return make_own(c, &place.path, mode);
-    if (!change_enter(c->cache, &place, 3))
+    if (!fast_change_enter(c->cache, &place, 3))
         return false;
     bool done = make_on_host(c, &place, mode);
-    change_leave(&place);
+    fast_change_leave(&place);
     return done;
 }
 
 /* ---- removing ---------------------------------------------------------------------------------------------------- */
 
-static bool remove_own(const struct change *c, const struct fast_resolved *path)
+static bool remove_own(const struct fast_change *c, struct fast_resolved *path)
 {
     bool done = false;
     if (!fast_own_enter(c->cache, path, FAST_REMOVE_DIRECTORY))
@@ -103,7 +103,7 @@ static bool remove_own(const struct change *c, const struct fast_resolved *path)
     return done;
 }
 
-static bool may_remove(struct fast_cache *cache, const struct place *place, const struct stat *found)
+static bool may_remove(struct fast_cache *cache, const struct fast_target *place, const struct stat *found)
 {
     const struct fast_dir *dir = place->path.dir;
     struct stat shown = *found;
@@ -113,14 +113,14 @@ static bool may_remove(struct fast_cache *cache, const struct place *place, cons
            host_may_change(dir->root_fd, place->path.host, found);
 }
 
-static bool remove_on_host(const struct change *c, struct place *place)
+static bool remove_on_host(const struct fast_change *c, struct fast_target *place)
 {
     bool done = false;
     struct stat s;
-    if (fstatat(place->fd, change_name(place), &s, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0 &&
+    if (fstatat(place->fd, fast_change_name(place), &s, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0 &&
         may_remove(c->cache, place, &s) && c->asker->waits(c->asker) &&
         fast_notes_begin(c->changes, fast_noted_size(&place->path))) {
-        done = unlinkat(place->fd, change_name(place), AT_REMOVEDIR) == 0;
+        done = unlinkat(place->fd, fast_change_name(place), AT_REMOVEDIR) == 0;
         if (done) {
             fast_note(c->changes, 'd', &place->path);
             host_removed_directory(place->path.dir->root_fd, &s);
@@ -130,15 +130,15 @@ static bool remove_on_host(const struct change *c, struct place *place)
     return done;
 }
 
-bool change_rmdir(const struct change *c, int dirfd, uint64_t name)
+bool fast_change_rmdir(const struct fast_change *c, int dirfd, uint64_t name)
 {
-    struct place place;
-    bool found = change_find(c, dirfd, name, &place.path);
+    struct fast_target place;
+    bool found = fast_change_find_anew(c, dirfd, name, &place.path);
     if (place.path.own)
         return !place.path.slash && remove_own(c, &place.path);
-    if (!found || !change_enter(c->cache, &place, 3))
+    if (!found || !fast_change_enter(c->cache, &place, 3))
         return false;
     bool done = remove_on_host(c, &place);
-    change_leave(&place);
+    fast_change_leave(&place);
     return done;
 }

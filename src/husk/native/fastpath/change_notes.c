@@ -57,8 +57,8 @@ bool fast_notes_begin(struct fast_changes *changes, size_t size)
     return false;
 }
 
-/* One program makes many files, so its status file stays open: that takes two fifths off the price. The open file is that
- * thread's for good. Once it is gone the file says so, even if its number is used again. */
+/* One program makes many files, so its status file stays open: that takes two fifths off the price. The open file is
+ * that thread's for good. Once it is gone the file says so, even if its number is used again. */
 int fast_notes_umask(struct fast_changes *changes, const struct fast_asker *asker)
 {
     char path[FAST_LONGEST_LINK];

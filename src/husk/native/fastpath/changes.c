@@ -55,20 +55,26 @@ PyObject *fast_py_cache_changes(Listener *self, PyObject *args)
 
 /* ---- the directory ----------------------------------------------------------------------------------------------- */
 
-void change_leave(const struct place *place)
+void fast_change_leave(const struct fast_target *place)
 {
     if (place->opened)
         close(place->fd);
 }
 
-bool change_find(const struct change *c, int dirfd, uint64_t name, struct fast_resolved *path)
+bool fast_change_find(const struct fast_change *c, int dirfd, uint64_t name, struct fast_resolved *path)
 {
     path->own = NULL;
     /* A watcher sees more of a change than the change itself: who opened what, and when it was closed. */
     return !c->cache->watched && fast_resolve(c->cache, c->asker, dirfd, name, path) && !path->slash;
 }
 
-bool change_enter(struct fast_cache *cache, struct place *place, unsigned want)
+bool fast_change_find_anew(const struct fast_change *c, int dirfd, uint64_t name, struct fast_resolved *path)
+{
+    bool found = fast_change_find(c, dirfd, name, path);
+    return found && fast_own_begin(c->cache, path) ? fast_change_find(c, dirfd, name, path) : found;
+}
+
+bool fast_change_enter(struct fast_cache *cache, struct fast_target *place, unsigned want)
 {
     struct fast_resolved *path = &place->path;
     place->opened = false;
@@ -89,12 +95,12 @@ bool change_enter(struct fast_cache *cache, struct place *place, unsigned want)
         if (fast_permits(cache, shown, want))
             return true;
     }
-    change_leave(place);
+    fast_change_leave(place);
     return false;
 }
 
 /* Is this a regular file with one name that the guest may remove from its directory, whatever is done with it then? */
-static bool may_take(struct fast_cache *cache, const struct place *place, const struct stat *found)
+static bool may_take(struct fast_cache *cache, const struct fast_target *place, const struct stat *found)
 {
     const struct fast_dir *dir = place->path.dir;
     struct stat shown = *found;
@@ -104,7 +110,7 @@ static bool may_take(struct fast_cache *cache, const struct place *place, const 
            host_may_change(dir->root_fd, place->path.host, found);
 }
 
-const char *change_name(const struct place *place)
+const char *fast_change_name(const struct fast_target *place)
 {
     return place->path.name + place->path.cut;
 }
@@ -124,7 +130,7 @@ static int64_t born(int fd, struct stat *s)
 }
 
 /* Make the file that is not there yet, and leave in `mode` what the umask left of it. -1: nothing was made. */
-static int make_file(const struct change *c, const struct place *place, uint32_t flags,
+static int make_file(const struct fast_change *c, const struct fast_target *place, uint32_t flags,
                      uint32_t *mode)
 {
     struct fast_changes *changes = c->changes;
@@ -134,7 +140,7 @@ static int make_file(const struct change *c, const struct place *place, uint32_t
     *mode &= ~(uint32_t)umask & 01777; /* no set-uid files on the host */
     /* Linux looks for a free descriptor first: without one nothing is made. */
     if (umask >= 0 && guest_has_free_fd(c->asker->tid) && c->asker->waits(c->asker))
-        fd = openat(place->fd, change_name(place),
+        fd = openat(place->fd, fast_change_name(place),
                     (int)(flags & (O_ACCMODE | O_APPEND | O_NONBLOCK | O_NOFOLLOW)) | O_CREAT | O_EXCL | O_NOCTTY |
                         O_CLOEXEC, *mode);
     if (fd >= 0)
@@ -144,7 +150,7 @@ static int make_file(const struct change *c, const struct place *place, uint32_t
 }
 
 /* Make it in a directory of the box's own. -1: nothing was made. */
-static int make_own(const struct change *c, const struct fast_resolved *path, uint32_t flags,
+static int make_own(const struct fast_change *c, const struct fast_resolved *path, uint32_t flags,
                     uint32_t mode)
 {
     struct fast_cache *cache = c->cache;
@@ -172,7 +178,7 @@ static int make_own(const struct change *c, const struct fast_resolved *path, ui
 }
 
 /* Truncate one that is there, for writing. -1: nothing happened. */
-static int truncate_own(const struct change *c, const struct fast_resolved *path,
+static int truncate_own(const struct fast_change *c, const struct fast_resolved *path,
                         uint32_t flags)
 {
     struct fast_cache *cache = c->cache;
@@ -192,7 +198,7 @@ static int truncate_own(const struct change *c, const struct fast_resolved *path
     return fd;
 }
 
-static bool create_own(const struct change *c, const struct fast_resolved *path,
+static bool create_own(const struct fast_change *c, const struct fast_resolved *path,
                        uint32_t flags, uint32_t mode)
 {
     bool perhaps_new = path->dir->missing || fast_own_is_beneath(path);
@@ -201,23 +207,23 @@ static bool create_own(const struct change *c, const struct fast_resolved *path,
     return fd >= 0;
 }
 
-static bool create(const struct change *c, int dirfd,
+static bool create(const struct fast_change *c, int dirfd,
                    uint64_t name, uint32_t flags, uint32_t mode)
 {
-    struct place place;
+    struct fast_target place;
     struct stat s;
     const uint32_t known = O_ACCMODE | O_CREAT | O_EXCL | O_TRUNC | O_NOCTTY | O_NONBLOCK | O_CLOEXEC | O_APPEND |
                            O_NOFOLLOW | 0100000 /* O_LARGEFILE */;
     if (!(flags & O_CREAT) || flags & ~known || (flags & O_ACCMODE) == O_ACCMODE ||
-        !change_find(c, dirfd, name, &place.path))
+        !fast_change_find_anew(c, dirfd, name, &place.path))
         return false;
     if (place.path.own)
         return create_own(c, &place.path, flags, mode);
-    if (!change_enter(c->cache, &place, 3))
+    if (!fast_change_enter(c->cache, &place, 3))
         return false;
     int fd = make_file(c, &place, flags, &mode);
     if (fd < 0) {
-        change_leave(&place);
+        fast_change_leave(&place);
         return false;
     }
     int64_t when = born(fd, &s);
@@ -226,13 +232,13 @@ static bool create(const struct change *c, int dirfd,
     if (when && s.st_ino < 1ULL << 32)
         fast_cache_remember_made(c->cache, &place.path.dir->showing, &s, when);
     c->reply->fd = fd;
-    change_leave(&place);
+    fast_change_leave(&place);
     return true;
 }
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
-static bool unlink_own(const struct change *c, const struct fast_resolved *path)
+static bool unlink_own(const struct fast_change *c, const struct fast_resolved *path)
 {
     struct fast_changes *changes = c->changes;
     bool done = false;
@@ -248,44 +254,45 @@ static bool unlink_own(const struct change *c, const struct fast_resolved *path)
     return done;
 }
 
-static bool unlink_file(const struct change *c, int dirfd, uint64_t name)
+static bool unlink_file(const struct fast_change *c, int dirfd, uint64_t name)
 {
-    struct place place;
+    struct fast_target place;
     struct stat s;
-    bool done = false, found = change_find(c, dirfd, name, &place.path);
+    bool done = false, found = fast_change_find_anew(c, dirfd, name, &place.path);
     if (place.path.own) /* even where C does not know what the name is */
         return !place.path.slash && unlink_own(c, &place.path);
-    if (!found || !change_enter(c->cache, &place, 3))
+    if (!found || !fast_change_enter(c->cache, &place, 3))
         return false;
-    if (fstatat(place.fd, change_name(&place), &s, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0 &&
+    if (fstatat(place.fd, fast_change_name(&place), &s, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0 &&
         may_take(c->cache, &place, &s) && c->asker->waits(c->asker) &&
         fast_notes_begin(c->changes, fast_noted_size(&place.path))) {
-        done = unlinkat(place.fd, change_name(&place), 0) == 0;
+        done = unlinkat(place.fd, fast_change_name(&place), 0) == 0;
         if (done)
             fast_note(c->changes, 'd', &place.path);
         fast_notes_end(c->changes);
     }
-    change_leave(&place);
+    fast_change_leave(&place);
     return done;
 }
 
 /* A file gets a name that is free, or that of another file, in directories of one mount. */
-static bool move(const struct change *c, const struct place *from, const struct place *to,
+static bool move(const struct fast_change *c, const struct fast_target *from, const struct fast_target *to,
                  bool may_replace)
 {
     struct stat s, other;
     if (from->path.dir->root_fd != to->path.dir->root_fd ||
-        fstatat(from->fd, change_name(from), &s, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0 ||
+        fstatat(from->fd, fast_change_name(from), &s, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0 ||
         !may_take(c->cache, from, &s))
         return false;
-    bool replaces = fstatat(to->fd, change_name(to), &other, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0;
+    bool replaces = fstatat(to->fd, fast_change_name(to), &other, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0;
     if (replaces ? !may_replace || !may_take(c->cache, to, &other) || (other.st_ino == s.st_ino) : errno != ENOENT)
         return false;
     if (!c->asker->waits(c->asker) ||
         !fast_notes_begin(c->changes, fast_noted_size(&from->path) + fast_noted_size(&to->path)))
         return false;
     /* What is free stays free until then, or Python looks again. */
-    bool done = syscall(SYS_renameat2, from->fd, change_name(from), to->fd, change_name(to), replaces ? 0 : 1) == 0;
+    bool done = syscall(SYS_renameat2, from->fd, fast_change_name(from), to->fd, fast_change_name(to),
+                        replaces ? 0 : RENAME_NOREPLACE) == 0;
     if (done) {
         fast_note(c->changes, replaces ? 'R' : 'r', &from->path);
         fast_note(c->changes, 0, &to->path);
@@ -294,22 +301,22 @@ static bool move(const struct change *c, const struct place *from, const struct 
     return done;
 }
 
-static bool move_on_host(const struct change *c, struct place *from, struct place *to,
+static bool move_on_host(const struct fast_change *c, struct fast_target *from, struct fast_target *to,
                          bool may_replace)
 {
     bool done = false;
-    if (!change_enter(c->cache, from, 3))
+    if (!fast_change_enter(c->cache, from, 3))
         return false;
-    if (change_enter(c->cache, to, 3)) {
+    if (fast_change_enter(c->cache, to, 3)) {
         done = move(c, from, to, may_replace);
-        change_leave(to);
+        fast_change_leave(to);
     }
-    change_leave(from);
+    fast_change_leave(from);
     return done;
 }
 
 /* In directories of the box's own. */
-static bool move_own(const struct change *c, const struct fast_resolved *from,
+static bool move_own(const struct fast_change *c, const struct fast_resolved *from,
                      const struct fast_resolved *to, bool may_replace)
 {
     struct fast_changes *changes = c->changes;
@@ -328,13 +335,13 @@ static bool move_own(const struct change *c, const struct fast_resolved *from,
     return done;
 }
 
-static bool rename_file(const struct change *c,
+static bool rename_file(const struct fast_change *c,
                         int old_dirfd, uint64_t old, int new_dirfd, uint64_t new, uint32_t flags)
 {
-    struct place from, to;
+    struct fast_target from, to;
     bool done, may_replace = !flags;
-    if (flags & ~(uint32_t)RENAME_NOREPLACE || !change_find(c, old_dirfd, old, &from.path) ||
-        !change_find(c, new_dirfd, new, &to.path))
+    if (flags & ~(uint32_t)RENAME_NOREPLACE || !fast_change_find(c, old_dirfd, old, &from.path) ||
+        !fast_change_find(c, new_dirfd, new, &to.path))
         return false;
     if (from.path.own || to.path.own)
         done = from.path.own && to.path.own && move_own(c, &from.path, &to.path, may_replace);
@@ -383,7 +390,7 @@ PyObject *fast_py_cache_made(Listener *self, PyObject *args)
 
 /* The file behind a guest's descriptor, if it was made in this run, here or by Python, and is the guest's. In a layer
  * the real file has the times, and Python the rest: `times_only`. The caller closes it. -1: Python knows. */
-static int made_here(const struct change *c, int guest_fd, bool times_only)
+static int made_here(const struct fast_change *c, int guest_fd, bool times_only)
 {
     struct fast_cache *cache = c->cache;
     char link[FAST_LONGEST_LINK];
@@ -421,7 +428,7 @@ static bool read_times(const struct fast_asker *asker, uint64_t times, struct ti
            !(when[0].tv_nsec == UTIME_OMIT && when[1].tv_nsec == UTIME_OMIT);
 }
 
-static bool set_held_times(const struct change *c, int guest_fd, uint64_t times)
+static bool set_held_times(const struct fast_change *c, int guest_fd, uint64_t times)
 {
     struct timespec when[2];
     int fd = read_times(c->asker, times, when) ? made_here(c, guest_fd, true) : -1;
@@ -432,7 +439,7 @@ static bool set_held_times(const struct change *c, int guest_fd, uint64_t times)
     return done;
 }
 
-static bool set_held_mode(const struct change *c, int guest_fd, uint32_t mode)
+static bool set_held_mode(const struct fast_change *c, int guest_fd, uint32_t mode)
 {
     int fd = made_here(c, guest_fd, false);
     if (fd < 0)
@@ -444,14 +451,15 @@ static bool set_held_mode(const struct change *c, int guest_fd, uint32_t mode)
 
 /* By name: the guest's own regular file, which has one name, in a directory of the host; or a directory of its own. The
  * caller closes it. */
-static int open_own(struct fast_cache *cache, const struct place *place, bool or_directory)
+static int open_own(struct fast_cache *cache, const struct fast_target *place, bool or_directory)
 {
     const struct fast_dir *dir = place->path.dir;
     struct stat s;
-    int fd = openat(place->fd, change_name(place), O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    int fd = openat(place->fd, fast_change_name(place), O_PATH | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0 && fstat(fd, &s) == 0 &&
         ((S_ISREG(s.st_mode) && s.st_nlink == 1) || (or_directory && S_ISDIR(s.st_mode))) &&
-        s.st_dev == dir->host_dev && s.st_uid == cache->host_uid && host_may_change(dir->root_fd, place->path.host, &s)) {
+        s.st_dev == dir->host_dev && s.st_uid == cache->host_uid &&
+        host_may_change(dir->root_fd, place->path.host, &s)) {
         fast_show(&dir->showing, &s);
         if (s.st_uid == cache->uid)
             return fd;
@@ -462,11 +470,11 @@ static int open_own(struct fast_cache *cache, const struct place *place, bool or
 }
 
 /* What a name is given: times, or where those are NULL a mode. */
-static bool set_on_host(const struct change *c, struct place *place,
+static bool set_on_host(const struct fast_change *c, struct fast_target *place,
                         const struct timespec *when, uint32_t mode)
 {
     bool done = false;
-    if (!change_enter(c->cache, place, 1))
+    if (!fast_change_enter(c->cache, place, 1))
         return false;
     int fd = open_own(c->cache, place, when != NULL);
     if (fd >= 0 && c->asker->waits(c->asker) && fast_notes_begin(c->changes, fast_noted_size(&place->path))) {
@@ -477,11 +485,11 @@ static bool set_on_host(const struct change *c, struct place *place,
     }
     if (fd >= 0)
         close(fd);
-    change_leave(place);
+    fast_change_leave(place);
     return done;
 }
 
-static bool set_in_layer(const struct change *c, const struct fast_resolved *path,
+static bool set_in_layer(const struct fast_change *c, const struct fast_resolved *path,
                          const struct timespec *when, uint32_t mode)
 {
     struct fast_changes *changes = c->changes;
@@ -504,7 +512,8 @@ static bool set_in_layer(const struct change *c, const struct fast_resolved *pat
 }
 
 /* Of a directory in one of the box's own. */
-static bool date_own_directory(const struct change *c, const struct fast_resolved *path, const struct timespec *when)
+static bool date_own_directory(const struct fast_change *c, const struct fast_resolved *path,
+                               const struct timespec *when)
 {
     bool done = false;
     if (!fast_own_enter(c->cache, path, FAST_DATE_DIRECTORY))
@@ -519,20 +528,20 @@ static bool date_own_directory(const struct change *c, const struct fast_resolve
     return done;
 }
 
-static bool set_named(const struct change *c, int dirfd,
+static bool set_named(const struct fast_change *c, int dirfd,
                       uint64_t name, uint32_t flags, const struct timespec *when, uint32_t mode)
 {
-    struct place place;
+    struct fast_target place;
     if (flags & ~(uint32_t)AT_SYMLINK_NOFOLLOW)
         return false;
-    bool found = change_find(c, dirfd, name, &place.path);
+    bool found = fast_change_find(c, dirfd, name, &place.path);
     if (place.path.own && !place.path.slash && when && (!found || fast_own_is_beneath(&place.path)))
         return date_own_directory(c, &place.path, when);
     return found && (place.path.own ? set_in_layer(c, &place.path, when, mode)
                                     : set_on_host(c, &place, when, mode));
 }
 
-static bool set_named_times(const struct change *c, const uint64_t *a)
+static bool set_named_times(const struct fast_change *c, const uint64_t *a)
 {
     struct timespec when[2];
     return read_times(c->asker, a[ARG_utimensat_utimes], when) &&
@@ -542,7 +551,7 @@ static bool set_named_times(const struct change *c, const uint64_t *a)
 
 bool fast_change(Listener *self, const struct fast_asker *asker, int nr, const uint64_t *a, struct fast_reply *reply)
 {
-    const struct change change = {self->cache, self->changes, asker, reply}, *c = &change;
+    const struct fast_change change = {self->cache, self->changes, asker, reply}, *c = &change;
     reply->value = 0;
     reply->size = 0;
     reply->fd = -1;
@@ -557,16 +566,16 @@ bool fast_change(Listener *self, const struct fast_asker *asker, int nr, const u
         return create(c, AT_FDCWD, a[ARG_creat_pathname], O_WRONLY | O_CREAT | O_TRUNC,
                       (uint32_t)a[ARG_creat_mode]);
     case SYS_mkdir:
-        return change_mkdir(c, AT_FDCWD, a[ARG_mkdir_pathname], (uint32_t)a[ARG_mkdir_mode]);
+        return fast_change_mkdir(c, AT_FDCWD, a[ARG_mkdir_pathname], (uint32_t)a[ARG_mkdir_mode]);
     case SYS_mkdirat:
-        return change_mkdir(c, (int)a[ARG_mkdirat_dfd], a[ARG_mkdirat_pathname], (uint32_t)a[ARG_mkdirat_mode]);
+        return fast_change_mkdir(c, (int)a[ARG_mkdirat_dfd], a[ARG_mkdirat_pathname], (uint32_t)a[ARG_mkdirat_mode]);
     case SYS_rmdir:
-        return change_rmdir(c, AT_FDCWD, a[ARG_rmdir_pathname]);
+        return fast_change_rmdir(c, AT_FDCWD, a[ARG_rmdir_pathname]);
     case SYS_unlink:
         return unlink_file(c, AT_FDCWD, a[ARG_unlink_pathname]);
     case SYS_unlinkat:
         if ((uint32_t)a[ARG_unlinkat_flag] == AT_REMOVEDIR)
-            return change_rmdir(c, (int)a[ARG_unlinkat_dfd], a[ARG_unlinkat_pathname]);
+            return fast_change_rmdir(c, (int)a[ARG_unlinkat_dfd], a[ARG_unlinkat_pathname]);
         return !(uint32_t)a[ARG_unlinkat_flag] &&
                unlink_file(c, (int)a[ARG_unlinkat_dfd], a[ARG_unlinkat_pathname]);
     case SYS_rename:

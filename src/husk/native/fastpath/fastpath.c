@@ -140,8 +140,9 @@ static bool open_name(struct fast_cache *cache, const struct fast_asker *asker, 
         fast_cache_remember_file(cache, &path.dir->showing, &s);
         fast_direct_asked(cache, path.dir, &s);
         fast_direct_opening(cache, &path.dir->showing, &s);
-        if (path.dir->showing.manner == FAST_AS_UPPER &&
-            (fast_own_is_past(&path) || (fstat(fd, &s) == 0 && !s.st_nlink)))
+        bool upper = path.dir->showing.manner == FAST_AS_UPPER;
+        if ((upper || path.dir->layered) &&
+            (fast_own_is_past(&path) || (upper && fstat(fd, &s) == 0 && !s.st_nlink)))
             fast_cache_forget_file(cache, &s); /* C has changed it meanwhile */
     }
     reply->fd = fd;

@@ -87,6 +87,7 @@ static void drop(struct fast_cache *cache, struct fast_dir *dir)
         dir->next_of_owner->link_of_owner = dir->link_of_owner;
     fast_listing_free(cache, dir);
     free(dir->changes);
+    fast_own_free_later(dir->later);
     free(dir);
     cache->known--;
 }
@@ -105,7 +106,7 @@ static void forget_owner(struct fast_cache *cache, uint64_t owner)
 struct fast_own *fast_cache_own(const struct fast_cache *cache, uint64_t owner)
 {
     const struct fast_dir *dir = __atomic_load_n(&cache->owners[owner_bucket(owner)], __ATOMIC_ACQUIRE);
-    while (dir && (dir->owner != owner || !dir->own))
+    while (dir && (dir->owner != owner || !__atomic_load_n(&dir->own, __ATOMIC_ACQUIRE)))
         dir = dir->next_of_owner;
     return dir ? dir->own : NULL;
 }
@@ -113,9 +114,22 @@ struct fast_own *fast_cache_own(const struct fast_cache *cache, uint64_t owner)
 void fast_cache_spoil(struct fast_cache *cache, uint64_t owner, bool files)
 {
     for (struct fast_dir *dir = cache->owners[owner_bucket(owner)]; dir; dir = dir->next_of_owner)
-        if (dir->owner == owner && !dir->own && (files || dir->missing || dir->showing.manner == FAST_AS_GIVEN)) {
+        if (dir->owner == owner && !dir->own &&
+            (files || dir->missing || dir->absent || dir->showing.manner == FAST_AS_GIVEN)) {
             __atomic_store_n(&dir->stale, true, __ATOMIC_RELEASE);
             fast_direct_forget(cache, dir);
+        }
+}
+
+void fast_cache_begin_own(struct fast_cache *cache, uint64_t owner, struct fast_own *own)
+{
+    for (struct fast_dir *dir = cache->owners[owner_bucket(owner)]; dir; dir = dir->next_of_owner)
+        if (dir->owner == owner) {
+            fast_direct_forget(cache, dir);
+            if (dir->later)
+                __atomic_store_n(&dir->own, own, __ATOMIC_RELEASE);
+            else
+                __atomic_store_n(&dir->stale, true, __ATOMIC_RELEASE);
         }
 }
 

@@ -44,7 +44,8 @@ struct fast_dir {
     uint32_t place;          /* number of its placeholder; 0: it has none yet */
     struct fast_showing showing;
     struct fast_listing *listing; /* owned; NULL: none was taught */
-    struct fast_own *own;    /* the directory is the box's own, and C knows its names (own_dirs.c); borrowed; or NULL */
+    struct fast_own *own;    /* C knows which names are the box's own there (own_dirs.c); borrowed; or NULL */
+    struct fast_later *later; /* owned: no name is so far, but C may make some; or NULL */
     char *changes;           /* owned: its guest path with a slash, where C may change names in it; else NULL */
     int held;                /* a descriptor of the host's directory, borrowed from cache->held (held.c) … */
     uint32_t held_epoch;     /* … while this is the epoch there */
@@ -191,6 +192,8 @@ bool fast_file_is_meant(const struct fast_file *file, pid_t tid, const char *lin
  * afterwards whether it still has a name. */
 void fast_cache_forget_file(struct fast_cache *cache, const struct stat *host);
 
+/* C has begun to change names in the directory of `owner`: with the read lock. */
+void fast_cache_begin_own(struct fast_cache *cache, uint64_t owner, struct fast_own *own);
 /* What C knows of a directory of the box's own; NULL: it was not taught. */
 struct fast_own *fast_cache_own(const struct fast_cache *cache, uint64_t owner);
 /* Mark what was taught of the directory itself, of names that it lacks, and of its `files`, as stale: with the read

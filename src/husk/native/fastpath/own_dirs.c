@@ -44,11 +44,11 @@ void fast_own_init(struct fast_cache *cache)
     cache->layer = calloc(1, sizeof *cache->layer);
 }
 
-unsigned own_free(struct fast_own *own)
+unsigned fast_own_end(struct fast_own *own)
 {
     unsigned known = 0;
     for (size_t i = 0; i < NAME_BUCKETS; i++) {
-        for (struct own_name *name = own->names[i], *next; name; name = next) {
+        for (struct fast_name *name = own->names[i], *next; name; name = next) {
             next = name->next;
             if (name->entry && name->entry != own->none)
                 known++, free(name->entry);
@@ -67,7 +67,7 @@ unsigned own_free(struct fast_own *own)
     return known;
 }
 
-void own_enter(struct fast_layer *layer, struct fast_own *own)
+void fast_own_add(struct fast_layer *layer, struct fast_own *own)
 {
     own->next = layer->first;
     own->link = &layer->first;
@@ -81,7 +81,7 @@ static void drop(struct fast_layer *layer, struct fast_own *own)
     *own->link = own->next;
     if (own->next)
         own->next->link = own->link;
-    layer->known -= own_free(own);
+    layer->known -= fast_own_end(own);
 }
 
 void fast_own_forget(struct fast_cache *cache, uint64_t owner)
@@ -109,10 +109,10 @@ void fast_own_taught(struct fast_cache *cache, uint64_t owner)
         own->changed = own->files_changed = false;
 }
 
-struct own_name *own_find_name(struct fast_own *own, const char *name, size_t size)
+struct fast_name *fast_own_find_name(struct fast_own *own, const char *name, size_t size)
 {
     /* Another thread may be adding one at the front. */
-    struct own_name *one = __atomic_load_n(&own->names[bucket_of(name, size)], __ATOMIC_ACQUIRE);
+    struct fast_name *one = __atomic_load_n(&own->names[bucket_of(name, size)], __ATOMIC_ACQUIRE);
     while (one && (one->size != size || memcmp(one->text, name, size) != 0))
         one = one->next;
     return one;
@@ -120,7 +120,7 @@ struct own_name *own_find_name(struct fast_own *own, const char *name, size_t si
 
 struct fast_dir *fast_own_name(struct fast_own *own, const char *name, size_t size)
 {
-    struct own_name *one = own_find_name(own, name, size);
+    struct fast_name *one = fast_own_find_name(own, name, size);
     if (one)
         return __atomic_load_n(&one->entry, __ATOMIC_SEQ_CST);
     return own->beneath ? own->beneath : own->none;
@@ -133,14 +133,16 @@ bool fast_own_is_beneath(const struct fast_resolved *path)
 
 bool fast_own_is_past(const struct fast_resolved *path)
 {
-    if (!path->own)
+    struct fast_own *own = path->own ? path->own : __atomic_load_n(&path->dir->own, __ATOMIC_SEQ_CST);
+    if (!own)
         return __atomic_load_n(&path->dir->stale, __ATOMIC_SEQ_CST);
-    return fast_own_name(path->own, path->name + path->cut, path->size - path->cut) != path->dir;
+    const struct fast_dir *now = fast_own_name(own, path->name + path->cut, path->size - path->cut);
+    return now != path->dir && (path->own || now != own->beneath);
 }
 
-struct own_name *own_new_name(const char *name, size_t size)
+struct fast_name *fast_own_new_name(const char *name, size_t size)
 {
-    struct own_name *one = calloc(1, sizeof *one + size + 1);
+    struct fast_name *one = calloc(1, sizeof *one + size + 1);
     if (!one)
         return NULL;
     one->size = size;
@@ -148,14 +150,14 @@ struct own_name *own_new_name(const char *name, size_t size)
     return one;
 }
 
-void own_put_name(struct fast_own *own, struct own_name *one)
+void fast_own_put_name(struct fast_own *own, struct fast_name *one)
 {
     size_t bucket = bucket_of(one->text, one->size);
     one->next = own->names[bucket];
     __atomic_store_n(&own->names[bucket], one, __ATOMIC_RELEASE);
 }
 
-void own_lead(struct fast_own *own, struct own_name *one, struct fast_dir *entry, uint64_t number)
+void fast_own_lead(struct fast_own *own, struct fast_name *one, struct fast_dir *entry, uint64_t number)
 {
     struct fast_dir *was = one->entry;
     one->number = number;
@@ -166,7 +168,7 @@ void own_lead(struct fast_own *own, struct own_name *one, struct fast_dir *entry
     }
 }
 
-void own_spoil(struct fast_cache *cache, struct fast_own *own, bool files)
+void fast_own_spoil(struct fast_cache *cache, struct fast_own *own, bool files)
 {
     if (files ? own->files_changed : own->changed)
         return;
@@ -182,17 +184,17 @@ const char *fast_own_path(const struct fast_own *own)
     return own->path;
 }
 
-struct own_name *own_name_of(const struct fast_resolved *path)
+struct fast_name *fast_own_name_of(const struct fast_resolved *path)
 {
-    return own_find_name(path->own, path->name + path->cut, path->size - path->cut);
+    return fast_own_find_name(path->own, path->name + path->cut, path->size - path->cut);
 }
 
-size_t own_name_size(const struct fast_resolved *path)
+size_t fast_own_name_size(const struct fast_resolved *path)
 {
     return path->size - path->cut;
 }
 
-enum host_answer own_ask_host(struct fast_cache *cache, const struct fast_resolved *path, struct stat *s)
+enum fast_host_answer fast_own_ask_host(struct fast_cache *cache, const struct fast_resolved *path, struct stat *s)
 {
     struct fast_dir *dir = path->own->beneath;
     const char *rel = dir->text + dir->key_size, *last = path->name + path->cut;
@@ -200,39 +202,39 @@ enum host_answer own_ask_host(struct fast_cache *cache, const struct fast_resolv
     int held = fast_held_fd(cache, dir);
     int fd = held >= 0 ? held : host_open_beneath(dir->root_fd, *rel ? rel : ".", O_PATH | O_DIRECTORY, 0);
     if (fd < 0)
-        return UNSURE;
+        return FAST_HOST_UNSURE;
     bool has = fstatat(fd, last, s, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0, lacks = !has && errno == ENOENT;
     if (held < 0)
         close(fd);
     if (!has)
-        return lacks ? LACKS : UNSURE;
+        return lacks ? FAST_HOST_LACKS : FAST_HOST_UNSURE;
     memcpy(name, rel, dir->rel_size);
-    memcpy(name + dir->rel_size, last, own_name_size(path) + 1);
+    memcpy(name + dir->rel_size, last, fast_own_name_size(path) + 1);
     bool plain = s->st_dev == dir->host_dev && s->st_ino < 1ULL << 32 && host_rules_leave(dir->root_fd, name, NULL) &&
                  host_rules_leave(dir->root_fd, name, s);
-    return plain ? HAS : UNSURE;
+    return plain ? FAST_HOST_HAS : FAST_HOST_UNSURE;
 }
 
 /* Has the host no such name, as far as the directory shows it? */
 static bool host_lacks(struct fast_cache *cache, const struct fast_resolved *path)
 {
     struct stat s;
-    return !path->own->beneath || own_ask_host(cache, path, &s) == LACKS;
+    return !path->own->beneath || fast_own_ask_host(cache, path, &s) == FAST_HOST_LACKS;
 }
 
-static bool is_free(struct fast_cache *cache, const struct fast_resolved *path, const struct own_name *one)
+static bool is_free(struct fast_cache *cache, const struct fast_resolved *path, const struct fast_name *one)
 {
     return one ? one->entry == path->own->none : host_lacks(cache, path);
 }
 
-static bool is_its_own(const struct fast_cache *cache, const struct own_name *one)
+static bool is_its_own(const struct fast_cache *cache, const struct fast_name *one)
 {
     return one->entry && one->entry->showing.given.st_uid == cache->uid;
 }
 
 /* Can C take the name from the directory, and may the guest, if it may write there? In a sticky one (/tmp) it has to
  * own the file, or the directory. */
-static bool may_take(const struct fast_cache *cache, const struct fast_own *own, const struct own_name *one)
+static bool may_take(const struct fast_cache *cache, const struct fast_own *own, const struct fast_name *one)
 {
     return one && one->number &&
            (!(own->shown.st_mode & S_ISVTX) || own->shown.st_uid == cache->uid || is_its_own(cache, one));
@@ -242,7 +244,7 @@ static bool may_take(const struct fast_cache *cache, const struct fast_own *own,
 static bool may(struct fast_cache *cache, const struct fast_resolved *path, enum fast_wish wish)
 {
     struct fast_layer *layer = cache->layer;
-    const struct own_name *one = own_name_of(path);
+    const struct fast_name *one = fast_own_name_of(path);
     switch (wish) {
     case FAST_MAKE:
         return layer->known < MOST_KNOWN && fast_lock_has_room(layer->lock) && is_free(cache, path, one);
@@ -253,6 +255,7 @@ static bool may(struct fast_cache *cache, const struct fast_resolved *path, enum
     case FAST_TRUNCATE:
         return one && one->number && is_its_own(cache, one);
     case FAST_REMOVE_DIRECTORY:
+        return one ? one->child != 0 : path->own->beneath != NULL;
     case FAST_DATE_DIRECTORY:
         return one && one->child;
     }
@@ -266,7 +269,7 @@ bool fast_own_enter(struct fast_cache *cache, const struct fast_resolved *path, 
     unsigned want = names ? 3 : 1;
     if (!fast_permits(cache, &path->own->shown, want) || !fast_lock_try(layer->lock))
         return false;
-    if (fast_lock_records(layer->lock, 1, own_name_size(path) + sizeof(struct stat)) && may(cache, path, wish))
+    if (fast_lock_records(layer->lock, 1, fast_own_name_size(path) + sizeof(struct stat)) && may(cache, path, wish))
         return true;
     fast_own_leave(cache);
     return false;
@@ -279,12 +282,13 @@ bool fast_own_enter_both(struct fast_cache *cache, const struct fast_resolved *f
     if (from->own->dev != to->own->dev || !fast_permits(cache, &from->own->shown, 3) ||
         !fast_permits(cache, &to->own->shown, 3) || !fast_lock_try(layer->lock))
         return false;
-    const struct own_name *one = own_name_of(from), *other = own_name_of(to);
+    const struct fast_name *one = fast_own_name_of(from), *other = fast_own_name_of(to);
     *replaces = !is_free(cache, to, other);
     /* What is below the old name on the host must stay hidden: that is Python's. */
-    if (fast_lock_records(layer->lock, 2, own_name_size(from) + 2 * own_name_size(to) + sizeof(struct stat)) &&
-        layer->known < MOST_KNOWN && one != other && may_take(cache, from->own, one) && one->entry &&
-        (!*replaces || may_take(cache, to->own, other)) && host_lacks(cache, from))
+    size_t size = fast_own_name_size(from) + 2 * fast_own_name_size(to) + sizeof(struct stat);
+    if (fast_lock_records(layer->lock, 2, size) && layer->known < MOST_KNOWN && one != other &&
+        may_take(cache, from->own, one) && one->entry && (!*replaces || may_take(cache, to->own, other)) &&
+        host_lacks(cache, from))
         return true;
     fast_own_leave(cache);
     return false;
@@ -297,7 +301,7 @@ void fast_own_leave(struct fast_cache *cache)
 
 /* ---- making ------------------------------------------------------------------------------------------------------ */
 
-struct fast_dir *own_new_entry(const struct fast_own *own, uint64_t number)
+struct fast_dir *fast_own_new_entry(const struct fast_own *own, uint64_t number)
 {
     char rel[24];
     int size = number ? snprintf(rel, sizeof rel, "%llu", (unsigned long long)number) : 0;
@@ -313,9 +317,9 @@ struct fast_dir *own_new_entry(const struct fast_own *own, uint64_t number)
 }
 
 /* An entry for a file that has one, as it is shown from now on. */
-static struct fast_dir *next_entry(const struct fast_own *own, const struct own_name *one)
+static struct fast_dir *next_entry(const struct fast_own *own, const struct fast_name *one)
 {
-    struct fast_dir *entry = own_new_entry(own, one->number);
+    struct fast_dir *entry = fast_own_new_entry(own, one->number);
     if (entry)
         entry->showing = one->entry->showing;
     return entry;
@@ -335,14 +339,14 @@ int fast_own_make(struct fast_cache *cache, const struct fast_resolved *path, in
     size_t size = path->size - path->cut;
     uint64_t number = fast_lock_number(layer->lock);
     struct statx x;
-    struct own_name *one = own_find_name(own, name, size), *fresh = one ? NULL : own_new_name(name, size);
-    struct fast_dir *entry = own_new_entry(own, number);
+    struct fast_name *one = fast_own_find_name(own, name, size), *fresh = one ? NULL : fast_own_new_name(name, size);
+    struct fast_dir *entry = fast_own_new_entry(own, number);
     if (!entry || (!one && !fresh)) {
         free(entry);
         free(fresh);
         return -1;
     }
-    own_spoil(cache, own, false); /* before the name is there: guests may look at what they were told is missing */
+    fast_own_spoil(cache, own, false); /* before the name is there: guests may look at what they were told is missing */
     int fd = openat(own->files_fd, entry->text, flags | O_CREAT | O_EXCL | O_NOCTTY | O_CLOEXEC, 0600);
     if (fd >= 0 && syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, &x) < 0) {
         unlinkat(own->files_fd, entry->text, 0);
@@ -358,9 +362,9 @@ int fast_own_make(struct fast_cache *cache, const struct fast_resolved *path, in
                          .st_uid = own->uid, .st_gid = own->gid, .st_ctim = {x.stx_ctime.tv_sec, x.stx_ctime.tv_nsec}};
     /* Complete before it has its name: other threads are looking. */
     entry->showing = *showing = (struct fast_showing){.manner = FAST_AS_UPPER, .given = given};
-    own_lead(own, one ? one : fresh, entry, number);
+    fast_own_lead(own, one ? one : fresh, entry, number);
     if (fresh)
-        own_put_name(own, fresh);
+        fast_own_put_name(own, fresh);
     *made = (struct stat){.st_dev = makedev(x.stx_dev_major, x.stx_dev_minor), .st_ino = x.stx_ino};
     *born_ns = x.stx_mask & STATX_BTIME ? nanoseconds(x.stx_btime) : 0;
     struct fast_record record = {.deed = FAST_MADE, .mode = S_IFREG | mode, .owner = own->owner, .number = number,
@@ -375,7 +379,7 @@ int fast_own_make(struct fast_cache *cache, const struct fast_resolved *path, in
 int fast_own_truncate(struct fast_cache *cache, const struct fast_resolved *path, int flags)
 {
     struct stat s;
-    const struct own_name *one = own_name_of(path);
+    const struct fast_name *one = fast_own_name_of(path);
     const struct fast_showing *showing = &one->entry->showing;
     unsigned want = (flags & O_ACCMODE) == O_RDWR ? 6 : 2;
     /* What can be executed may be running, which Python knows. */
@@ -394,8 +398,8 @@ static bool take(struct fast_cache *cache, const struct fast_resolved *path, uin
 {
     char real[24];
     struct stat s, below;
-    enum host_answer host = path->own->beneath ? own_ask_host(cache, path, &below) : LACKS;
-    if (host == UNSURE)
+    enum fast_host_answer host = path->own->beneath ? fast_own_ask_host(cache, path, &below) : FAST_HOST_LACKS;
+    if (host == FAST_HOST_UNSURE)
         return false;
     snprintf(real, sizeof real, "%llu", (unsigned long long)number);
     int fd = openat(path->own->files_fd, real, O_PATH | O_NOFOLLOW | O_CLOEXEC);
@@ -407,8 +411,8 @@ static bool take(struct fast_cache *cache, const struct fast_resolved *path, uin
         *when = core_nanoseconds(s.st_ctim);
         fast_cache_forget_file(cache, &s); /* who remembers it looks afterwards whether it still has a name */
         struct fast_record record = {.deed = FAST_REMOVED, .owner = path->own->owner, .number = number,
-                                     .when_ns = *when, .size = (uint32_t)own_name_size(path),
-                                     .new_size = host == HAS ? sizeof below : 0};
+                                     .when_ns = *when, .size = (uint32_t)fast_own_name_size(path),
+                                     .new_size = host == FAST_HOST_HAS ? sizeof below : 0};
         fast_lock_record(cache->layer->lock, &record, path->name + path->cut, &below);
     }
     close(fd);
@@ -421,22 +425,23 @@ static bool hide(struct fast_cache *cache, const struct fast_resolved *path)
 {
     struct fast_own *own = path->own;
     struct stat s, shown;
-    if (own_ask_host(cache, path, &s) != HAS || !S_ISREG(s.st_mode) || s.st_nlink != 1 || s.st_mode & 0111)
+    if (fast_own_ask_host(cache, path, &s) != FAST_HOST_HAS || !S_ISREG(s.st_mode) || s.st_nlink != 1 ||
+        s.st_mode & 0111)
         return false;
     shown = s;
     fast_show(&own->beneath->showing, &shown);
     if (own->shown.st_mode & S_ISVTX && own->shown.st_uid != cache->uid && shown.st_uid != cache->uid)
         return false;
-    struct fast_record record = {.deed = FAST_REMOVED, .owner = own->owner, .size = (uint32_t)own_name_size(path),
+    struct fast_record record = {.deed = FAST_REMOVED, .owner = own->owner, .size = (uint32_t)fast_own_name_size(path),
                                  .new_size = sizeof s};
-    struct own_name *one = own_new_name(path->name + path->cut, own_name_size(path));
+    struct fast_name *one = fast_own_new_name(path->name + path->cut, fast_own_name_size(path));
     if (!one || !fast_lock_date(cache->layer->lock, &record.when_ns)) {
         free(one);
         return false;
     }
     one->entry = own->none;
-    own_put_name(own, one);
-    own_spoil(cache, own, true);
+    fast_own_put_name(own, one);
+    fast_own_spoil(cache, own, true);
     fast_cache_forget_file(cache, &s);
     fast_lock_record(cache->layer->lock, &record, path->name + path->cut, &s);
     return true;
@@ -444,14 +449,14 @@ static bool hide(struct fast_cache *cache, const struct fast_resolved *path)
 
 bool fast_own_remove(struct fast_cache *cache, const struct fast_resolved *path)
 {
-    struct own_name *one = own_name_of(path);
+    struct fast_name *one = fast_own_name_of(path);
     int64_t when;
     if (!one)
         return hide(cache, path);
     if (!take(cache, path, one->number, &when))
         return false;
-    own_lead(path->own, one, path->own->none, 0);
-    own_spoil(cache, path->own, true);
+    fast_own_lead(path->own, one, path->own->none, 0);
+    fast_own_spoil(cache, path->own, true);
     return true;
 }
 
@@ -465,14 +470,14 @@ static bool date(const struct fast_own *own, uint64_t number, struct stat *s)
 
 bool fast_own_move(struct fast_cache *cache, const struct fast_resolved *from, const struct fast_resolved *to)
 {
-    struct own_name *one = own_name_of(from), *other = own_name_of(to), *fresh = NULL;
+    struct fast_name *one = fast_own_name_of(from), *other = fast_own_name_of(to), *fresh = NULL;
     struct fast_dir *entry = next_entry(to->own, one);
     uint64_t number = one->number;
     bool replaces = other && other->entry != to->own->none;
     int64_t when = 0;
     struct stat s;
     if (!other)
-        other = fresh = own_new_name(to->name + to->cut, own_name_size(to));
+        other = fresh = fast_own_new_name(to->name + to->cut, fast_own_name_size(to));
     /* Meanwhile other threads find the old file's entry without a file, and leave that to Python. */
     if (!entry || !other || !(replaces ? take(cache, to, other->number, &when) : date(from->own, number, &s))) {
         free(entry);
@@ -484,17 +489,18 @@ bool fast_own_move(struct fast_cache *cache, const struct fast_resolved *from, c
     if (dated)
         when = core_nanoseconds(s.st_ctim);
     entry->showing.given.st_ctim = (struct timespec){when / 1000000000, when % 1000000000};
-    own_spoil(cache, from->own, true);
-    own_spoil(cache, to->own, true);
-    own_lead(to->own, other, entry, number);
+    fast_own_spoil(cache, from->own, true);
+    fast_own_spoil(cache, to->own, true);
+    fast_own_lead(to->own, other, entry, number);
     if (fresh)
-        own_put_name(to->own, fresh);
-    own_lead(from->own, one, from->own->none, 0);
+        fast_own_put_name(to->own, fresh);
+    fast_own_lead(from->own, one, from->own->none, 0);
     if (dated)
         fast_cache_forget_file(cache, &s); /* last: who remembers it looks afterwards whether it is still so */
     cache->layer->known++;
     struct fast_record record = {.deed = FAST_MOVED, .owner = from->own->owner, .number = number, .to = to->own->owner,
-                                 .when_ns = when, .size = (uint32_t)own_name_size(from), .new_size = (uint32_t)own_name_size(to)};
+                                 .when_ns = when, .size = (uint32_t)fast_own_name_size(from),
+                                 .new_size = (uint32_t)fast_own_name_size(to)};
     fast_lock_record(cache->layer->lock, &record, from->name + from->cut, to->name + to->cut);
     return true;
 }
@@ -503,7 +509,7 @@ bool fast_own_move(struct fast_cache *cache, const struct fast_resolved *from, c
 
 bool fast_own_set_mode(struct fast_cache *cache, const struct fast_resolved *path, uint32_t mode)
 {
-    struct own_name *one = own_name_of(path);
+    struct fast_name *one = fast_own_name_of(path);
     struct fast_dir *entry = next_entry(path->own, one);
     struct stat s;
     if (!entry || !date(path->own, one->number, &s)) {
@@ -512,8 +518,8 @@ bool fast_own_set_mode(struct fast_cache *cache, const struct fast_resolved *pat
     }
     entry->showing.given.st_mode = S_IFREG | mode;
     entry->showing.given.st_ctim = s.st_ctim;
-    own_spoil(cache, path->own, true);
-    own_lead(path->own, one, entry, one->number);
+    fast_own_spoil(cache, path->own, true);
+    fast_own_lead(path->own, one, entry, one->number);
     fast_cache_forget_file(cache, &s);
     cache->layer->known++;
     struct fast_record record = {.deed = FAST_MODE_SET, .mode = S_IFREG | mode, .owner = path->own->owner,
@@ -560,8 +566,8 @@ static bool add_beneath(struct fast_own *own, PyObject *view)
 }
 
 /* Its names, from a list of (name, number, inode, mode, uid, gid, ctime, set_up). Mode 0: it is not known how the file
- * is shown. A name that hides one of the host has the kind of a device, as overlayfs writes it. Of a directory the number
- * is its owner. */
+ * is shown. A name that hides one of the host has the kind of a device, as overlayfs writes it. Of a directory the
+ * number is its owner. */
 static bool add_names(struct fast_own *own, PyObject *names, unsigned room, unsigned *known)
 {
     for (Py_ssize_t i = 0; i < PyList_Size(names); i++) {
@@ -573,7 +579,7 @@ static bool add_names(struct fast_own *own, PyObject *names, unsigned room, unsi
         if (!PyArg_ParseTuple(PyList_GetItem(names, i), "y#KKIIILL", &text, &size, &number, &ino, &mode, &uid, &gid,
                               &changed, &set_up))
             return false;
-        struct own_name *one = own_new_name(text, size);
+        struct fast_name *one = fast_own_new_name(text, size);
         if (!one)
             return PyErr_NoMemory(), false;
         one->number = number;
@@ -582,13 +588,13 @@ static bool add_names(struct fast_own *own, PyObject *names, unsigned room, unsi
         } else if (S_ISDIR(mode)) {
             one->number = 0;
             one->child = number;
-        } else if (mode && *known < room && (one->entry = own_new_entry(own, number))) {
+        } else if (mode && *known < room && (one->entry = fast_own_new_entry(own, number))) {
             struct stat given = {.st_dev = own->dev, .st_ino = ino, .st_mode = mode, .st_nlink = 1, .st_uid = uid,
                                  .st_gid = gid, .st_ctim = {changed / 1000000000, changed % 1000000000}};
             one->entry->showing = (struct fast_showing){.manner = FAST_AS_UPPER, .given = given, .set_up_ns = set_up};
             ++*known;
         }
-        own_put_name(own, one);
+        fast_own_put_name(own, one);
     }
     return true;
 }
@@ -596,13 +602,13 @@ static bool add_names(struct fast_own *own, PyObject *names, unsigned room, unsi
 /* The directory above knows that this one is known. */
 static void tell_above(struct fast_own *above, const char *name, size_t size, uint64_t owner)
 {
-    struct own_name *one = above ? own_find_name(above, name, size) : NULL, *fresh = NULL;
+    struct fast_name *one = above ? fast_own_find_name(above, name, size) : NULL, *fresh = NULL;
     if (above && !one)
-        one = fresh = own_new_name(name, size);
+        one = fresh = fast_own_new_name(name, size);
     if (one && !one->entry)
         one->child = owner;
     if (fresh)
-        own_put_name(above, fresh);
+        fast_own_put_name(above, fresh);
 }
 
 PyObject *fast_py_cache_own(Listener *self, PyObject *args)
@@ -618,8 +624,8 @@ PyObject *fast_py_cache_own(Listener *self, PyObject *args)
     const char *name;
     Py_ssize_t name_size;
     int removable;
-    if (!PyArg_ParseTuple(args, "Iy#KyiIIy#O!OKy#pO!:cache_own", &start, &key, &key_size, &owner, &path, &files_fd, &uid,
-                          &gid, &stat_bytes, &stat_size, &PyList_Type, &names, &view, &above, &name, &name_size,
+    if (!PyArg_ParseTuple(args, "Iy#KyiIIy#O!OKy#pO!:cache_own", &start, &key, &key_size, &owner, &path, &files_fd,
+                          &uid, &gid, &stat_bytes, &stat_size, &PyList_Type, &names, &view, &above, &name, &name_size,
                           &removable, fast_lock_type, &lock))
         return NULL;
     struct fast_cache *cache = self->cache;
@@ -634,10 +640,10 @@ PyObject *fast_py_cache_own(Listener *self, PyObject *args)
                               .removable = removable};
     memcpy(&own->shown, stat_bytes, sizeof own->shown);
     own->dev = (uint32_t)own->shown.st_dev;
-    own->none = own_new_entry(own, 0);
+    own->none = fast_own_new_entry(own, 0);
     unsigned known_names = 0, room = cache->layer->known < MOST_KNOWN ? MOST_KNOWN - cache->layer->known : 0;
     if (!own->path || !own->none || !add_beneath(own, view) || !add_names(own, names, room, &known_names)) {
-        own_free(own);
+        fast_own_end(own);
         return PyErr_Occurred() ? NULL : PyErr_NoMemory();
     }
     if (!cache->layer->lock)
@@ -646,7 +652,7 @@ PyObject *fast_py_cache_own(Listener *self, PyObject *args)
     pthread_rwlock_wrlock(&cache->lock);
     struct fast_own *known = fast_cache_own(cache, owner);
     if (!known) {
-        own_enter(cache->layer, own);
+        fast_own_add(cache->layer, own);
         known = own;
         cache->layer->known += known_names;
         own = NULL;
@@ -654,7 +660,7 @@ PyObject *fast_py_cache_own(Listener *self, PyObject *args)
     fast_cache_put_own(cache, start, key, key_size, known, owner);
     tell_above(fast_cache_own(cache, above), name, (size_t)name_size, owner);
     if (own)
-        own_free(own); /* this is another spelling of a directory that C knows */
+        fast_own_end(own); /* this is another spelling of a directory that C knows */
     pthread_rwlock_unlock(&cache->lock);
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;

@@ -25,6 +25,11 @@ bool fast_own_enter(struct fast_cache *cache, const struct fast_resolved *path, 
 bool fast_own_enter_both(struct fast_cache *cache, const struct fast_resolved *from, const struct fast_resolved *to,
                          bool *replaces);
 void fast_own_leave(struct fast_cache *cache);
+/* own_later.c: did the name lead to a directory where C has changed nothing so far, but may? Then it is to be resolved
+ * again. */
+bool fast_own_begin(struct fast_cache *cache, const struct fast_resolved *path);
+void fast_own_free_later(struct fast_later *later);
+PyObject *fast_py_cache_later(Listener *self, PyObject *args);
 /* Make the real file; its descriptor, or -1. */
 int fast_own_make(struct fast_cache *cache, const struct fast_resolved *path, int flags, uint32_t mode,
                   struct fast_showing *showing, struct stat *made, int64_t *born_ns);
@@ -38,7 +43,7 @@ bool fast_own_move(struct fast_cache *cache, const struct fast_resolved *from, c
 bool fast_own_set_times(struct fast_cache *cache, const struct fast_resolved *path, const struct timespec when[2]);
 /* own_subdirs.c: the same for directories. Where one of that name is, C has to know it. */
 bool fast_own_mkdir(struct fast_cache *cache, const struct fast_resolved *path, uint32_t mode);
-bool fast_own_rmdir(struct fast_cache *cache, const struct fast_resolved *path);
+bool fast_own_rmdir(struct fast_cache *cache, struct fast_resolved *path);
 bool fast_own_date_directory(struct fast_cache *cache, const struct fast_resolved *path, const struct timespec when[2]);
 /* Was what `path` found changed since? Then it must not be remembered of a file. */
 bool fast_own_is_past(const struct fast_resolved *path);

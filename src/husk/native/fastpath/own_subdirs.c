@@ -22,7 +22,7 @@
 static struct fast_own *new_own(const struct fast_own *above, const struct fast_resolved *path, uint64_t number,
                                 uint32_t mode)
 {
-    size_t before = strlen(above->path), size = own_name_size(path);
+    size_t before = strlen(above->path), size = fast_own_name_size(path);
     struct fast_own *own = calloc(1, sizeof *own);
     if (!own)
         return NULL;
@@ -31,9 +31,9 @@ static struct fast_own *new_own(const struct fast_own *above, const struct fast_
                              .path = malloc(before + size + 2)};
     own->shown = (struct stat){.st_dev = above->dev, .st_ino = number, .st_mode = S_IFDIR | mode, .st_nlink = 2,
                                .st_uid = above->uid, .st_gid = above->gid};
-    own->none = own_new_entry(own, 0);
+    own->none = fast_own_new_entry(own, 0);
     if (!own->path || !own->none) {
-        own_free(own);
+        fast_own_end(own);
         return NULL;
     }
     memcpy(own->path, above->path, before);
@@ -48,31 +48,31 @@ bool fast_own_mkdir(struct fast_cache *cache, const struct fast_resolved *path, 
     struct fast_own *above = path->own;
     char key[FAST_LONGEST_NAME + 1];
     int64_t when;
-    if (path->size + 1 >= FAST_LONGEST_NAME || strlen(above->path) + own_name_size(path) + 2 >= FAST_LONGEST_NAME ||
-        !fast_lock_date(layer->lock, &when))
+    if (path->size + 1 >= FAST_LONGEST_NAME ||
+        strlen(above->path) + fast_own_name_size(path) + 2 >= FAST_LONGEST_NAME || !fast_lock_date(layer->lock, &when))
         return false;
     uint64_t number = fast_lock_number(layer->lock);
-    struct own_name *one = own_name_of(path), *fresh = one ? NULL : own_new_name(path->name + path->cut,
-                                                                               own_name_size(path));
+    struct fast_name *one = fast_own_name_of(path), *fresh = one ? NULL : fast_own_new_name(path->name + path->cut,
+                                                                               fast_own_name_size(path));
     struct fast_own *own = new_own(above, path, number, mode);
     if (!own || (!one && !fresh)) {
         if (own)
-            own_free(own);
+            fast_own_end(own);
         free(fresh);
         return false;
     }
-    own_spoil(cache, above, false); /* before the name is there: guests may look at what they were told is missing */
+    fast_own_spoil(cache, above, false); /* before the name is there: guests may look at what is told to be missing */
     if (one)
-        own_lead(above, one, NULL, 0);
+        fast_own_lead(above, one, NULL, 0);
     else
-        own_put_name(above, fresh);
+        fast_own_put_name(above, fresh);
     (one ? one : fresh)->child = own->owner;
-    own_enter(layer, own);
+    fast_own_add(layer, own);
     memcpy(key, path->name, path->size);
     key[path->size] = '/';
     fast_cache_publish_own(cache, path->start, key, path->size + 1, own, own->owner);
     struct fast_record record = {.deed = FAST_DIRECTORY_MADE, .mode = S_IFDIR | mode, .owner = above->owner,
-                                 .number = number, .when_ns = when, .size = (uint32_t)own_name_size(path)};
+                                 .number = number, .when_ns = when, .size = (uint32_t)fast_own_name_size(path)};
     fast_lock_record(layer->lock, &record, path->name + path->cut, NULL);
     return true;
 }
@@ -95,7 +95,7 @@ static bool all_hidden(struct fast_own *own)
             at += entry->d_reclen;
             if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
                 continue;
-            const struct own_name *one = own_find_name(own, name, strlen(name));
+            const struct fast_name *one = fast_own_find_name(own, name, strlen(name));
             hidden = one && one->entry == own->none;
         }
     }
@@ -107,7 +107,7 @@ static bool all_hidden(struct fast_own *own)
 static bool is_empty(struct fast_own *own)
 {
     for (size_t i = 0; i < NAME_BUCKETS; i++)
-        for (const struct own_name *one = own->names[i]; one; one = one->next)
+        for (const struct fast_name *one = own->names[i]; one; one = one->next)
             if (one->entry != own->none)
                 return false;
     return !own->beneath || all_hidden(own);
@@ -128,25 +128,35 @@ static bool may_remove(const struct fast_cache *cache, const struct fast_own *ab
     return own->removable && (!others || own->shown.st_uid == cache->uid) && !is_worked_in(cache, own);
 }
 
-bool fast_own_rmdir(struct fast_cache *cache, const struct fast_resolved *path)
+bool fast_own_rmdir(struct fast_cache *cache, struct fast_resolved *path)
 {
     struct fast_own *above = path->own;
-    struct own_name *one = own_name_of(path);
-    struct fast_own *own = fast_cache_own(cache, one->child);
+    struct fast_name *one = fast_own_name_of(path), *fresh = NULL;
+    /* One that the host has beneath, and that the guest has only looked into, is known by its name alone. */
+    const struct fast_dir *itself = one ? NULL : fast_find_itself(cache, path);
+    struct fast_own *own = one ? fast_cache_own(cache, one->child) : itself ? itself->own : NULL;
     struct stat host;
     int64_t when;
     if (!own || !may_remove(cache, above, own) || !is_empty(own))
         return false;
-    enum host_answer found = above->beneath ? own_ask_host(cache, path, &host) : LACKS;
-    if (found == UNSURE || (found == HAS && !S_ISDIR(host.st_mode)) || !fast_lock_date(cache->layer->lock, &when))
+    enum fast_host_answer found = above->beneath ? fast_own_ask_host(cache, path, &host) : FAST_HOST_LACKS;
+    if (found == FAST_HOST_UNSURE || (found == FAST_HOST_HAS && !S_ISDIR(host.st_mode)) ||
+        !fast_lock_date(cache->layer->lock, &when))
+        return false;
+    if (!one && !(fresh = fast_own_new_name(path->name + path->cut, fast_own_name_size(path))))
         return false;
     fast_cache_retire(cache, own->owner);
-    own_lead(above, one, above->none, 0);
-    one->child = 0;
-    own_spoil(cache, above, true);
+    if (one) {
+        fast_own_lead(above, one, above->none, 0);
+        one->child = 0;
+    } else {
+        fresh->entry = above->none;
+        fast_own_put_name(above, fresh);
+    }
+    fast_own_spoil(cache, above, true);
     struct fast_record record = {.deed = FAST_DIRECTORY_REMOVED, .owner = above->owner, .number = own->owner,
-                                 .when_ns = when, .size = (uint32_t)own_name_size(path),
-                                 .new_size = found == HAS ? sizeof host : 0};
+                                 .when_ns = when, .size = (uint32_t)fast_own_name_size(path),
+                                 .new_size = found == FAST_HOST_HAS ? sizeof host : 0};
     fast_lock_record(cache->layer->lock, &record, path->name + path->cut, &host);
     return true;
 }
@@ -155,14 +165,14 @@ bool fast_own_rmdir(struct fast_cache *cache, const struct fast_resolved *path)
 
 bool fast_own_date_directory(struct fast_cache *cache, const struct fast_resolved *path, const struct timespec when[2])
 {
-    struct fast_own *own = fast_cache_own(cache, own_name_of(path)->child);
+    struct fast_own *own = fast_cache_own(cache, fast_own_name_of(path)->child);
     int64_t times[2], now;
     if (!own || own->shown.st_uid != cache->uid || !fast_lock_date(cache->layer->lock, &now))
         return false;
     for (int i = 0; i < 2; i++)
         times[i] = when[i].tv_nsec == UTIME_NOW ? now : when[i].tv_nsec == UTIME_OMIT ? FAST_OMITTED
                                                                                       : core_nanoseconds(when[i]);
-    own_spoil(cache, own, false);
+    fast_own_spoil(cache, own, false);
     struct fast_record record = {.deed = FAST_DIRECTORY_DATED, .owner = own->owner, .when_ns = now,
                                  .new_size = sizeof times};
     fast_lock_record(cache->layer->lock, &record, NULL, times);

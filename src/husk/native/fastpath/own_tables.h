@@ -1,4 +1,5 @@
-/* native: what C knows of directories of the box's own, for own_dirs.c (files) and own_subdirs.c (directories) alone. */
+/* native: what C knows of directories where the box has changed names, for own_dirs.c (files), own_subdirs.c
+ * (directories) and own_later.c alone. */
 #ifndef HUSK_OWN_TABLES_H
 #define HUSK_OWN_TABLES_H
 
@@ -7,8 +8,8 @@
 #define NAME_BUCKETS 128
 #define MOST_KNOWN 65536 /* entries, in all directories */
 
-struct own_name {
-    struct own_name *next;
+struct fast_name {
+    struct fast_name *next;
     /* A file of the box's own, owned; `none` of the directory: it was removed; NULL: only Python knows what it is. */
     struct fast_dir *entry;
     uint64_t number; /* of the real file, where C may remove it; changes with the vfs's lock */
@@ -28,9 +29,17 @@ struct fast_own {
     bool removable;        /* its removal concerns nothing but itself */
     char *path;            /* owned */
     struct fast_dir *none; /* owned: what a free name leads to */
-    struct fast_dir *beneath; /* owned: what any other name leads to, on the host; NULL: the directory is the box's alone */
+    struct fast_dir *beneath; /* owned: what any other name leads to on the host; NULL: it is the box's alone */
     struct fast_dir *gone; /* owned: what names led to before; other threads may be looking */
-    struct own_name *names[NAME_BUCKETS];
+    struct fast_name *names[NAME_BUCKETS];
+};
+
+/* What a directory of the host becomes when C first changes something in it. */
+struct fast_later {
+    int files_fd;
+    uint32_t uid, gid;
+    bool removable;
+    char path[]; /* all as in fast_own */
 };
 
 struct fast_layer {
@@ -39,23 +48,23 @@ struct fast_layer {
     unsigned known; /* entries; changes with the vfs's lock, or with the cache's write lock */
 };
 
-/* What the host has by a name beneath the directory that it lies in. UNSURE: Python looks. */
-enum host_answer { HAS, LACKS, UNSURE };
-enum host_answer own_ask_host(struct fast_cache *cache, const struct fast_resolved *path, struct stat *s);
+/* What the host has by a name beneath the directory that it lies in. FAST_HOST_UNSURE: Python looks. */
+enum fast_host_answer { FAST_HOST_HAS, FAST_HOST_LACKS, FAST_HOST_UNSURE };
+enum fast_host_answer fast_own_ask_host(struct fast_cache *cache, const struct fast_resolved *path, struct stat *s);
 
 /* A name; not entered yet. NULL: no memory. */
-struct own_name *own_new_name(const char *name, size_t size);
-void own_put_name(struct fast_own *own, struct own_name *one);
-struct own_name *own_find_name(struct fast_own *own, const char *name, size_t size);
-struct own_name *own_name_of(const struct fast_resolved *path);
-size_t own_name_size(const struct fast_resolved *path);
+struct fast_name *fast_own_new_name(const char *name, size_t size);
+void fast_own_put_name(struct fast_own *own, struct fast_name *one);
+struct fast_name *fast_own_find_name(struct fast_own *own, const char *name, size_t size);
+struct fast_name *fast_own_name_of(const struct fast_resolved *path);
+size_t fast_own_name_size(const struct fast_resolved *path);
 /* From now on the name leads to `entry`. */
-void own_lead(struct fast_own *own, struct own_name *one, struct fast_dir *entry, uint64_t number);
+void fast_own_lead(struct fast_own *own, struct fast_name *one, struct fast_dir *entry, uint64_t number);
 /* What was taught of the directory, its missing names and, if they change, its files holds no longer. */
-void own_spoil(struct fast_cache *cache, struct fast_own *own, bool files);
+void fast_own_spoil(struct fast_cache *cache, struct fast_own *own, bool files);
 /* An entry of the directory: for the real file `number`, or 0: for nothing. NULL: no memory. */
-struct fast_dir *own_new_entry(const struct fast_own *own, uint64_t number);
-void own_enter(struct fast_layer *layer, struct fast_own *own); /* the layer owns it */
-unsigned own_free(struct fast_own *own); /* how many entries it had */
+struct fast_dir *fast_own_new_entry(const struct fast_own *own, uint64_t number);
+void fast_own_add(struct fast_layer *layer, struct fast_own *own); /* the layer owns it */
+unsigned fast_own_end(struct fast_own *own); /* how many entries it had */
 
 #endif

@@ -119,17 +119,17 @@ static bool find(struct fast_cache *cache, struct fast_resolved *path)
         return false;
     path->dir = fast_cache_find(cache, path->start, path->name, path->cut);
     path->held = path->dir ? fast_held_fd(cache, path->dir) : -1;
-    if (path->dir && path->dir->own && __atomic_load_n(&path->dir->stale, __ATOMIC_ACQUIRE))
+    struct fast_own *own = path->dir ? __atomic_load_n(&path->dir->own, __ATOMIC_ACQUIRE) : NULL;
+    if (own && __atomic_load_n(&path->dir->stale, __ATOMIC_ACQUIRE))
         return false;
-    if (path->dir && path->dir->own) {
-        struct fast_own *own = path->dir->own;
+    if (own) {
         path->dir = fast_own_name(own, path->name + path->cut, path->size - path->cut);
         path->own = own;
+        path->held = path->dir && fast_own_is_beneath(path) ? fast_held_fd(cache, path->dir) : -1;
         if (path->dir && !fast_own_is_beneath(path)) {
             memcpy(path->host, path->dir->text, path->dir->rel_size + 1);
             return true;
         }
-        path->held = path->dir ? fast_held_fd(cache, path->dir) : -1;
     }
     if (path->dir) {
         memcpy(path->host, path->dir->text + path->dir->key_size, path->dir->rel_size + 1);

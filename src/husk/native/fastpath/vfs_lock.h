@@ -27,14 +27,15 @@ typedef struct {
 
 /* What C has done to a file of the directory `owner`, to a directory in it, or to itself. */
 enum fast_deed {
-    FAST_MADE, FAST_REMOVED, FAST_MODE_SET, FAST_MOVED, FAST_DIRECTORY_MADE, FAST_DIRECTORY_REMOVED, FAST_DIRECTORY_DATED
+    FAST_MADE, FAST_REMOVED, FAST_MODE_SET, FAST_MOVED, /* of files */
+    FAST_DIRECTORY_MADE, FAST_DIRECTORY_REMOVED, FAST_DIRECTORY_DATED
 };
 #define FAST_OMITTED INT64_MIN
 struct fast_record {
     enum fast_deed deed;
     uint32_t mode;       /* of what was made, and FAST_MODE_SET; else 0 */
     uint64_t owner;
-    uint64_t number;     /* 0: FAST_REMOVED a file of the host from what the box shows. Of FAST_DIRECTORY_REMOVED its owner */
+    uint64_t number;     /* FAST_REMOVED, 0: a file of the host was hidden. FAST_DIRECTORY_REMOVED: the owner of it */
     uint64_t to;         /* FAST_MOVED: the directory where it is now */
     int64_t when_ns;
     uint32_t size;       /* of its name; FAST_MODE_SET and FAST_DIRECTORY_DATED have none … */

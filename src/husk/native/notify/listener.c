@@ -260,9 +260,12 @@ static PyMethodDef Listener_methods[] = {
      "cache_changes(start, key, guest_path): C may change names in this taught directory"},
     {"cache_made", (PyCFunction)fast_py_cache_made, METH_VARARGS,
      "cache_made(fd, showing): an open file that the guest made"},
+    {"cache_later", (PyCFunction)fast_py_cache_later, METH_VARARGS,
+     "cache_later(start, key, guest_path, files_fd, uid, gid, removable, lock): a directory of the host that was "
+     "taught, where C may make and hide names in a layer"},
     {"cache_own", (PyCFunction)fast_py_cache_own, METH_VARARGS,
-     "cache_own(start, key, owner, guest_path, files_fd, uid, gid, stat, names, lock): a directory that is the box's "
-     "own. The lock is the vfs's"},
+     "cache_own(start, key, owner, guest_path, files_fd, uid, gid, stat, names, beneath, above, name, removable, "
+     "lock): a directory where the box has changed names, or that is its own. The lock is the vfs's"},
     {"take_changes", (PyCFunction)fast_py_take_changes, METH_NOARGS,
      "take_changes(): what C changed since the last time, in order"},
     {"cache_handle", (PyCFunction)fast_py_cache_handle, METH_VARARGS,

@@ -104,16 +104,16 @@ class DirectoryOps:
     def _new(self, ctx: Context, directory: LayerDir, mode: int) -> Inode:
         self._state.room_for(1)
         self._copy_up.directory(directory)
-        creds = self._owner(ctx)
+        creds = self._owner(ctx.creds)
         mode, gid = inherit(creds, directory.mode, directory.gid, mode)
         inode = Inode(self._tree, self._state.new_number(), mode, creds.uid, gid, self.one_moment or now())
         if directory.xattrs and ACL_DEFAULT in directory.xattrs and not st.S_ISLNK(mode):
             self._inherit_acl(directory.xattrs[ACL_DEFAULT], inode)
         return inode
 
-    def _owner(self, ctx: Context) -> Credentials:
+    def _owner(self, creds: Credentials) -> Credentials:
         """Of something new. What may go to the host later is the box's user's, whoever the caller is inside."""
-        return ctx.creds if self._tree.boxed else ctx.creds.of_box()
+        return creds if self._tree.boxed else creds.of_box()
 
     def _inherit_acl(self, default: bytes, child: Inode | LayerDir) -> None:
         from husk.vfs.access.posix_acl import inherited
@@ -151,15 +151,22 @@ class DirectoryOps:
             return None
         if directory.is_hidden_or_watched() or directory.xattrs or directory.mode & st.S_ISGID:
             return None
-        creds, info = self._owner(ctx), self._tree.stat(ctx, directory)
+        creds, info = self._owner(ctx.creds), self._tree.stat(ctx, directory)
         names = [(name, *_known(node)) for name, node in directory.names.items()]
         shown = None if beneath is None else (beneath.root_fd, beneath.rel, beneath.host_dev, beneath.showing)
         return self._state.files_fd, creds.uid, creds.gid, pack_stat(info), names, shown
+
+    def new_owner(self, creds: Credentials, directory: LayerDir) -> tuple[int, int, int] | None:
+        if self._files.mirrored or directory.lower is None or not directory.lower.is_host:
+            return None
+        owner = self._owner(creds)
+        return self._state.files_fd, owner.uid, owner.gid
 
     def made_outside(
         self, directory: LayerDir, name: bytes, number: int, mode: int, uid: int, gid: int, when: int
     ) -> Inode:
         """As `create_open` would have made it. It is not entered yet, and C has counted it."""
+        self._copy_up.directory(directory)
         inode = Inode(self._tree, number, mode, uid, gid, when)
         inode.number, inode.nlink = number, 1
         inode.add_name(directory, name)
@@ -170,6 +177,7 @@ class DirectoryOps:
     ) -> Node | None:
         """As `unlink` would have done it, but for the name itself, which C takes out of the directory, or makes lead to
         what is returned. C has counted it. Whatever was done here before an exception is done again."""
+        self._copy_up.directory(directory)
         if host is not None and directory.lower is not None:
             directory.lower.record(directory.below(name), host)
         node = directory.names.get(name)
@@ -184,6 +192,7 @@ class DirectoryOps:
         self, directory: LayerDir, name: bytes, number: int, mode: int, uid: int, gid: int, when: int
     ) -> LayerDir:
         """As `mkdir` would have made it. It is not entered yet, and C has counted it."""
+        self._copy_up.directory(directory)
         child = LayerDir(self._tree, directory, name, number)
         child.describe(mode, uid, gid, when)
         return child
@@ -192,6 +201,7 @@ class DirectoryOps:
         self, directory: LayerDir, name: bytes, child: LayerDir | None, when: int, host: HostStat | None
     ) -> Node | None:
         """As `rmdir` would have done it, but for the name itself, and counting. May be done again."""
+        self._copy_up.directory(directory)
         if host is not None and directory.lower is not None:
             directory.lower.record(directory.below(name), host)
         if child is not None:
@@ -203,7 +213,7 @@ class DirectoryOps:
     def mkdir(self, ctx: Context, directory: LayerDir, name: bytes, mode: int) -> LayerDir:
         self._state.room_for(1)
         self._copy_up.directory(directory)
-        creds = self._owner(ctx)
+        creds = self._owner(ctx.creds)
         mode, gid = inherit(creds, directory.mode, directory.gid, st.S_IFDIR | mode & 0o7777)
         child = LayerDir(self._tree, directory, name, self._state.new_number())
         child.describe(mode, creds.uid, gid, self.one_moment or now())

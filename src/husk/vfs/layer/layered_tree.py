@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from husk.native._core import HostStat, Manifest
     from husk.vfs.host_view import HostView
     from husk.vfs.layer.watch_mirror import WatchMirror
-    from husk.vfs.node import Context, Node, OwnDirectory
+    from husk.vfs.node import Context, Credentials, Node, OwnDirectory
     from husk.vfs.state import State
 
 
@@ -392,6 +392,10 @@ class LayeredTree(Tree):
         if directory.lower is not None and (beneath := self._cacheable.beneath(directory)) is None:
             return None
         return self._ops.own_directory(ctx, directory, beneath)
+
+    def new_owner(self, creds: Credentials, directory: Dir) -> tuple[int, int, int] | None:
+        assert isinstance(directory, LayerDir)
+        return self._ops.new_owner(creds, directory)
 
     def may_be_told(self, directory: Dir) -> bool:
         return isinstance(directory, LayerDir) and directory.copied_up
