@@ -99,6 +99,7 @@ QUESTIONS = st.one_of(
     one("stat", paths, st.booleans()), one("statx", paths, st.sampled_from([0, 0x100, 0x800])), one("list", paths),
     one("list", folders), one("readlink", paths), one("access", paths, st.integers(0, 7)), one("getcwd"),
     one("same", paths, paths), one("getxattr", paths, attributes), one("listxattr", paths), one("mtime", paths),
+    one("data", plain),
 )
 DESCRIPTORS = st.one_of(
     one("open", slots, paths, opens, modes), one("open", slots, paths, opens, modes),
@@ -110,7 +111,7 @@ DESCRIPTORS = st.one_of(
 USES = st.one_of(
     one("write", slots, data), one("write", slots, data), one("read", slots),
     one("pread", slots, st.sampled_from([10, 5000]), sizes), one("ftruncate", slots, sizes), one("fstat", slots),
-    one("seek", slots, sizes, st.sampled_from([0, 1, 2, 3, 4])), one("data", plain), one("copy", slots, slots, sizes),
+    one("seek", slots, sizes, st.sampled_from([0, 1, 2, 3, 4])), one("copy", slots, slots, sizes),
     one("punch", slots, sizes, st.sampled_from([10, 4096])), one("map", slots, data, st.booleans()),
     one("fchmod", slots, modes), one("futime", slots, moments, moments), one("fsetxattr", slots, attributes, values),
     one("fgetxattr", slots, attributes), one("flistxattr", slots), one("fchdir", slots), one("freadlink", slots),
