@@ -99,7 +99,8 @@ class Naming:
 
     def _link_node(self, ctx: Context, node: Node, start: Dir, path: bytes, where: Dir | None = None) -> None:
         """`where` is the directory in which the node was found."""
-        directory, name = self._free_name(ctx, start, path, node.kind)
+        # That a directory gets no second name is said last: a slash behind the new name is looked at before.
+        directory, name = self._free_name(ctx, start, path, st.S_IFREG if node.kind == st.S_IFDIR else node.kind)
         if node.tree is not directory.tree:
             raise error(errno.EXDEV)
         if ctx.domain is not None:
