@@ -80,6 +80,11 @@ class Handles:
             # Only now: a directory below /dev (/dev/shm) can be mounted, too.
             return self._device(link) if link.startswith(b"/dev/") else None
 
+    def is_copied(self, node: Node, held: os.stat_result) -> bool:
+        """Has the content of `node` been copied since `held`, a host file, was opened as it?"""
+        with self._lock:
+            return node.tree.is_copied(node, held.st_dev, held.st_ino)
+
     def is_writable_host_file(self, link: bytes, dev: int, ino: int, via: bytes) -> bool:
         """Does an `rw` mount show this file? It may lie below a read-only mount as well."""
         with self._lock:

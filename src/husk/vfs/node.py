@@ -581,6 +581,10 @@ class Tree:
         """What fstat on a descriptor of `node` shows; `dev` and `ino` are those of the open host file."""
         return None
 
+    def is_copied(self, node: Node, dev: int, ino: int) -> bool:
+        """Has the content of `node` been copied since the host file (dev, ino) was opened as it?"""
+        return False
+
     def lasting_stat(self, node: Node, info: Stat) -> int | None:
         """Does stat always say `info` of an open snapshot of `node`, but for its size? 0: always; else as long as this
         host thread asks. None: it may change."""

@@ -92,6 +92,7 @@ class Vfs:
         self.rename = naming.rename
 
         self.node_of_link = handles.node_of_link
+        self.is_copied = handles.is_copied
         self.is_writable_host_file = handles.is_writable_host_file
         self.path_of_link = handles.path_of_link
         self.file_of_link = handles.file_of_link

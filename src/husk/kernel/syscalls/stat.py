@@ -137,8 +137,8 @@ def _stat_fd(call: Call, fd: int) -> Stat:
         found = stat_held(call, fd)
         found.dev = node.tree.dev
         return found
-    if node.kind == st.S_IFREG:
-        # The descriptor may hold the file as it was before copy-up or after its name was gone: content is the host's.
+    if node.kind == st.S_IFREG and not call.vfs.is_copied(node, held):
+        # Perhaps its name is gone: then the open file alone says how large it is.
         host = call.raw.fd_stat(fd)
         # The stand-in for an O_PATH descriptor is empty, so its size means nothing.
         if host.size or not call.vfs.state.is_path_only(call.raw.fd_link(fd)):

@@ -527,6 +527,12 @@ class LayeredTree(Tree):
     def old_name_of(self, node: Node) -> tuple[Dir, bytes] | None:
         return self._reverse.old_name_of(node)
 
+    def is_copied(self, node: Node, dev: int, ino: int) -> bool:
+        if not isinstance(node, Inode) or node.key is None or node.source is not None:
+            return False
+        real = self.files.stat(node)
+        return real.ino != 0 and (real.dev, real.ino) != (dev, ino)
+
     # -- for the name cache: Cacheable -------------------------------------------------------------------------
     def removal_is_local(self, directory: Dir) -> bool:
         return not self.files.mirrored  # a directory is one object for as long as its name is known
