@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from husk.kernel.kernel import Kernel
 from husk.sandbox.policy import Mount, Policy
 from husk.sandbox.runner import Runner
 from tests.lib.build_guests import guest_programs
-from tests.lib.harness import GUESTS, NATIVE_ONLY
+from tests.lib.harness import GUESTS, NATIVE_ONLY, differential
 from tests.lib.ordinary_user import as_ordinary_user
 from tests.lib.running import PATIENCE, PIPE, finish, husk_process, scratch
 
@@ -66,6 +67,20 @@ def test_same_answers_for_an_ordinary_user(unnamed: bool) -> None:
     """The only one for whom C answers for a file that husk was started with."""
     on, off = (transcript("rw", options, unnamed=unnamed, user=True) for options in ([], OFF))
     assert on == off
+
+
+@pytest.mark.both_settings
+@pytest.mark.parametrize("manner", ["cow", "rw"])
+@pytest.mark.parametrize("gate", ["1", "0", "eager"])
+def test_descriptors_from_before_a_change(manner: str, gate: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HUSK_GATE", gate)
+
+    def prepare(side: Path) -> None:
+        subprocess.run([guest_programs() / "files_old_handles", "prepare"], cwd=side, check=True)
+
+    command = ["{guests}/files_old_handles", "prepared"]
+    differential(command, case="files_old_handles", manner=manner, prepare=prepare)
+    differential(["{guests}/files_old_handles"], case="files_old_handles of its own files", manner=manner)
 
 
 WAITING = """

@@ -39,6 +39,8 @@ FIGURES: list[tuple[str, str, str, str, float]] = [
     (DESIGN + "008-limits", "at most 1000 in a box", "kernel/blocking.py", "MOST_WAITING", 1000),
     (DESIGN + "008-limits", "32,768, or twice as many", "vfs/host/host_tree.py", "DIRECTORIES_KEPT", 32768),
     (DESIGN + "008-limits", "64 MiB of paths", "vfs/layer/changes.py", "ROOM", 64 * MIB),
+    (DESIGN + "011-copy-up", "there are 64 such files", "vfs/layer/leftovers.py", "FEW", 64),
+    (DESIGN + "011-copy-up", "or 16 MiB of them", "vfs/layer/leftovers.py", "SMALL", 16 * MIB),
     ("processes", "at most 256 segments", "kernel/ipc/segments.py", "MOST", 256),
     ("processes", "of 1 TiB together", "kernel/ipc/segments.py", "LARGEST", 1 << 40),
     ("api", "At most 64 MiB of each captured stream", "api/process.py", "MOST_KEPT", 64 * MIB),

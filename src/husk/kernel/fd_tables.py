@@ -1,7 +1,7 @@
 """kernel: descriptor tables of the box's processes, as /proc shows them: one table per process, or one per thread.
 
-Here: finding a process's tables, collecting the links of everything that is held open or is a working directory, and
-fstat(2) of descriptors that have no vfs node (pipes, sockets, memfds, files husk was started with).
+Here: finding a process's tables, collecting the links or files of everything that is held open or is a working
+directory, and fstat(2) of descriptors that have no vfs node (pipes, sockets, memfds, files husk was started with).
 """
 
 from __future__ import annotations
@@ -10,14 +10,21 @@ import os
 
 from husk.native._core import shares_table
 from husk.vfs.node import Stat
+from husk.vfs.pinned import identify
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
     from husk.kernel.call import Call
+
+    Shown = TypeVar("Shown")
 
 ALONE = 3  # links of a directory that has one directory in it
 COMPARED = 8  # tables; a process with more of them is looked at thread by thread, which finds the same, only slower
 LEAST, MOST = 2, 5  # passes over the descriptors
+NO_FILE = b"", 0, 0
 
 
 def tables_of(pid: int) -> list[bytes]:
@@ -43,14 +50,31 @@ def links_held(reapers: list[int]) -> set[bytes]:
 
     A link counts if any pass finds it, and there are at least two passes: a process may fork and close a descriptor
     between the looks at parent and child. In a box where processes come and go all the time no pass is complete."""
-    found: set[bytes] = set()
+    return _all_held(reapers, os.readlink)
+
+
+def files_held(reapers: list[int]) -> set[tuple[bytes, int, int]]:
+    """Link, device and inode number of the files among them. It is complete in the same way."""
+    return _all_held(reapers, _file) - {NO_FILE}
+
+
+def _file(place: bytes) -> tuple[bytes, int, int]:
+    # Only what has a name: to open another kind, even with O_PATH, may fail.
+    if not os.readlink(place).startswith(b"/"):
+        return NO_FILE
+    link, host = identify(place)
+    return link, host.st_dev, host.st_ino
+
+
+def _all_held(reapers: list[int], show: Callable[[bytes], Shown]) -> set[Shown]:
+    found: set[Shown] = set()
     for count in range(1, MOST + 1):
-        if _look(found, [*reapers, os.getpid()], set(reapers)) and count >= LEAST:
+        if _look(found, [*reapers, os.getpid()], set(reapers), show) and count >= LEAST:
             break
     return found
 
 
-def _look(found: set[bytes], todo: list[int], parents: set[int]) -> bool:
+def _look(found: set[Shown], todo: list[int], parents: set[int], show: Callable[[bytes], Shown]) -> bool:
     """Did no process end while it was looked at?"""
     complete = True
     while todo:
@@ -62,8 +86,8 @@ def _look(found: set[bytes], todo: list[int], parents: set[int]) -> bool:
                 todo += born
                 parents.update(born)
             # Descriptors first: a process that enters a directory holds a descriptor of it until it is there.
-            found.update(link for table in tables_of(pid) for link in _descriptors(table))
-            found.update(os.readlink(thread + b"cwd") for thread in threads)
+            found.update(shown for table in tables_of(pid) for shown in _descriptors(table, show))
+            found.update(show(thread + b"cwd") for thread in threads)
         except (FileNotFoundError, ProcessLookupError):
             complete = False
         except PermissionError:
@@ -76,11 +100,11 @@ def _children(thread: bytes) -> list[int]:
         return [int(word) for word in children.read().split()]
 
 
-def _descriptors(folder: bytes) -> list[bytes]:
+def _descriptors(folder: bytes, show: Callable[[bytes], Shown]) -> list[Shown]:
     found = []
     for name in os.listdir(folder):
         try:
-            found.append(os.readlink(folder + name))
+            found.append(show(folder + name))
         except FileNotFoundError:
             continue  # closed meanwhile
     return found

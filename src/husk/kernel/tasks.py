@@ -80,6 +80,11 @@ class LiveRuns:
 
         return links_held([tasks.reaper for tasks in self._runs])
 
+    def held_files(self) -> set[tuple[bytes, int, int]]:
+        from husk.kernel.fd_tables import files_held
+
+        return files_held([tasks.reaper for tasks in self._runs])
+
 
 def _runs_unasked(host_pid: int) -> bool:
     """Was its program executed without a question to husk (docs/design/026-direct-names.md)?"""

@@ -15,3 +15,6 @@ if TYPE_CHECKING:
 
         def held_links(self) -> Iterable[bytes]:
             """The links of all open descriptors and working directories."""
+
+        def held_files(self) -> Iterable[tuple[bytes, int, int]]:
+            """Link, device and inode number of each open file that has a name, or had one."""

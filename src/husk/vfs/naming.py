@@ -13,6 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from husk.vfs.layer.leftovers import Leftovers
     from husk.vfs.mount_table import MountTable
     from husk.vfs.node import Context, Node
     from husk.vfs.walk import Trail, Walker
@@ -23,10 +24,10 @@ NOREPLACE, EXCHANGE = 1, 2
 class Naming:
     """mkdir, rmdir, unlink, symlink, link, mknod, bind and rename."""
 
-    __slots__ = ("_invalidate", "_lock", "_walker")
+    __slots__ = ("_invalidate", "_leftovers", "_lock", "_walker")
 
-    def __init__(self, table: MountTable, walker: Walker) -> None:
-        self._lock, self._invalidate, self._walker = table.lock, table.invalidate, walker
+    def __init__(self, table: MountTable, walker: Walker, leftovers: Leftovers) -> None:
+        self._lock, self._invalidate, self._walker, self._leftovers = table.lock, table.invalidate, walker, leftovers
 
     def mkdir(self, ctx: Context, start: Dir, path: bytes, mode: int) -> Dir:
         with self._lock:
@@ -158,6 +159,7 @@ class Naming:
             self._invalidate(directory, node.kind == st.S_IFLNK and not directory.tree.writes_to_host)
             directory.tree.unlink(ctx, directory, trail.last, node)
             ctx.changed("deleted", directory, trail.last)
+            self._leftovers.tidy()
             return directory
 
     # -- renaming ----------------------------------------------------------------------------------------------
@@ -177,6 +179,7 @@ class Naming:
                 raise error(errno.EEXIST if flags & NOREPLACE else errno.EBUSY)
             self._may_write(source_dir)
             self._rename(ctx, source_dir, from_trail, target_dir, to_trail, flags)
+            self._leftovers.tidy()
             return target_dir
 
     def _rename(self, ctx: Context, old: Dir, from_trail: Trail, new: Dir, to_trail: Trail, flags: int) -> None:

@@ -63,6 +63,7 @@ class State:
         "fd",
         "files_fd",
         "invalidation",
+        "lingering",
         "lock",
         "nodes",
         "nodes_refused",
@@ -83,6 +84,7 @@ class State:
         self.lock = VfsLock()  # whoever looks at a tree of the box, or changes one, holds it
         self.invalidation = Invalidation()
         self.nodes: dict[int, Node] = {}  # file number -> node
+        self.lingering: dict[int, int] = {}  # file number of a node without a name whose real file stays -> its bytes
         self.unnamed: dict[int, Node] = {}  # host inode number of an open file without its name -> node
         self.path_only: set[int] = set()  # placeholder numbers of directories opened with O_PATH
         self.stand_ins: dict[int, Node] = {}  # placeholder number -> the node an O_PATH descriptor names
@@ -185,11 +187,14 @@ class State:
     def keep(self, number: int, node: Node) -> None:
         self.nodes[number] = node
 
-    def orphan(self, number: int, node: Node, *, held_elsewhere: bool = False) -> None:
+    def orphan(self, number: int, node: Node, *, lingers: bool = False, removed: bool = False) -> None:
         """The last name of `node` is gone. Guests may hold descriptors, and the host does not tell when they close
         them, so the oldest orphans are forgotten: fstat then shows the content right, and a default owner and mode.
-        `held_elsewhere`: what guests hold open is not this real file, which therefore has to stay."""
-        if not held_elsewhere:
+        `lingers`: what guests hold open may be the file that this real one is a copy of. By that they open the copy, so
+        it has to stay (`Leftovers`). `removed`: the real file is gone already."""
+        if lingers:
+            self._linger(number)
+        elif not removed:
             self._remove(number)
         self.nodes[number] = node
         self._orphans[number] = None
@@ -199,7 +204,19 @@ class State:
             self.nodes.pop(oldest, None)
             self._remove(oldest)
 
+    def _linger(self, number: int) -> None:
+        try:
+            real = os.stat(b"%d" % number, dir_fd=self.files_fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return  # it lay in a mirror, whose watcher had to see it go
+        self.lingering[number] = real.st_blocks * 512
+
+    def end_lingering(self, number: int) -> None:
+        """Nobody can open this real file any more."""
+        self._remove(number)
+
     def _remove(self, number: int) -> None:
+        self.lingering.pop(number, None)
         try:
             os.unlink(b"%d" % number, dir_fd=self.files_fd)
         except FileNotFoundError:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from husk.vfs.attributes import NOW, Attributes
 from husk.vfs.handles import Handles
 from husk.vfs.layer.content_copy import with_copies
+from husk.vfs.layer.leftovers import Leftovers
 from husk.vfs.mount_table import MountTable
 from husk.vfs.naming import Naming
 from husk.vfs.opening import Opened, Opening
@@ -40,8 +41,8 @@ class Vfs:
         programs = RunningPrograms(table, holders)
         opening = Opening(table, walker, placeholders, programs)
         attributes = Attributes(table, walker, programs)
-        naming = Naming(table, walker)
         handles = Handles(table, walker)
+        naming = Naming(table, walker, Leftovers(state, handles.node_of_link, holders))
 
         self.lock, self.state, self.root, self.context = table.lock, state, table.root, table.context
         self.invalidate = table.invalidate

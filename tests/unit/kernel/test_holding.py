@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,11 +30,13 @@ def test_below_a_process_that_cannot_be_looked_at(tmp_path: Path, monkeypatch: p
         assert parent.stdout is not None and parent.stdin is not None
         assert parent.stdout.readline() == b"open\n"
 
-        def descriptors(folder: bytes) -> list[bytes]:
+        def descriptors(folder: bytes, show: Any) -> list[Any]:
             if folder == b"/proc/%d/fd/" % parent.pid:
                 raise PermissionError
-            return look(folder)
+            return look(folder, show)
 
         monkeypatch.setattr(holding, "_descriptors", descriptors)
         assert os.fsencode(tmp_path) in holding.links_held([parent.pid])
+        there = tmp_path.stat()
+        assert (os.fsencode(tmp_path), there.st_dev, there.st_ino) in holding.files_held([parent.pid])
         parent.stdin.close()

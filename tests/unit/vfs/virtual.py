@@ -34,6 +34,7 @@ class FakeHolders:
     def __init__(self) -> None:
         self.busy = False
         self.held: Callable[[], Iterable[bytes]] | None = None
+        self.files: Callable[[], Iterable[tuple[bytes, int, int]]] | None = None
 
     def runs(self, identity: tuple[int, int]) -> bool:
         return self.busy
@@ -41,6 +42,10 @@ class FakeHolders:
     def held_links(self) -> Iterable[bytes]:
         assert self.held is not None, "the test does not expect placeholders to be collected"
         return self.held()
+
+    def held_files(self) -> Iterable[tuple[bytes, int, int]]:
+        assert self.files is not None, "the test does not expect copies without a name to be collected"
+        return self.files()
 
 
 class Virtual(World):
@@ -191,7 +196,7 @@ class Virtual(World):
         data = os.pread(self.slots[slot].host_fd, 1000, 0)
         node = self.held(slot)
         if self.is_stale(slot, node):
-            if node.nlink == 0:
+            if self.is_lost(node):
                 return "stale"
             fresh = node.tree.open(self.ctx, node, os.O_RDONLY)
             data = os.pread(fresh, 1000, 0)
@@ -203,13 +208,17 @@ class Virtual(World):
         link = os.readlink(b"/proc/self/fd/%d" % self.slots[slot].host_fd)
         return isinstance(node, Inode) and node.source is None and not link.startswith(self.vfs.state.path)
 
+    def is_lost(self, node: Any) -> bool:
+        """A watched copy goes with its last name."""
+        return bool(node.nlink == 0 and node.tree.files.mirrored)
+
     def do_write(self, slot: int, data: bytes) -> str:
         self.must_be_open(slot)
         return str(os.write(self.slots[slot].host_fd, data))
 
     def do_fstat(self, slot: int) -> str:
         node = self.held(slot)
-        if self.is_stale(slot, node) and node.nlink == 0:
+        if self.is_stale(slot, node) and self.is_lost(node):
             return "stale"
         found = self.vfs.stat_node(self.ctx, node)
         return describe(found.mode, found.nlink, found.uid, found.gid, found.size)

@@ -352,8 +352,7 @@ class LayeredTree(Tree):
         self.files.give_symlink_a_file(inode)
         fd = open_beneath(self.state.fd, self.files.path(inode), host_flags)
         if inode.nlink == 0:
-            # Copied from a lower file that had lost its name: other descriptors show the lower one, and must lead here.
-            self.state.orphan(inode.number, inode, held_elsewhere=inode.key is not None)
+            self.state.orphan(inode.number, inode, lingers=inode.key is not None)
         return fd
 
     def _visible_to_watchers(self, node: Node) -> Node:
