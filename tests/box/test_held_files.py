@@ -20,7 +20,7 @@ from husk.sandbox.runner import Runner
 from tests.lib.build_guests import guest_programs
 from tests.lib.harness import GUESTS, NATIVE_ONLY, differential
 from tests.lib.ordinary_user import as_ordinary_user
-from tests.lib.running import PATIENCE, PIPE, finish, husk_process, scratch
+from tests.lib.running import PATIENCE, PIPE, finish, husk, husk_process, scratch
 
 pytestmark = pytest.mark.skipif(NATIVE_ONLY, reason="HUSK_GUEST_NATIVE=1: only the native side is asked for")
 
@@ -81,6 +81,18 @@ def test_descriptors_from_before_a_change(manner: str, gate: str, monkeypatch: p
     command = ["{guests}/files_old_handles", "prepared"]
     differential(command, case="files_old_handles", manner=manner, prepare=prepare)
     differential(["{guests}/files_old_handles"], case="files_old_handles of its own files", manner=manner)
+
+
+@pytest.mark.both_settings
+def test_descriptors_of_what_an_earlier_run_made() -> None:
+    """There the content of a kept box is that of a layer, which is copied before it is written to."""
+    program, mount = f"{GUESTS}/files_old_handles", f"{guest_programs()}:{GUESTS}:ro"
+    own = differential(["{guests}/files_old_handles"], case="files_old_handles of its own files", manner="cow")
+    with scratch() as state:
+        env = {"HUSK_STATE": str(state)}
+        for word in ("prepare", "prepared"):
+            found = husk(["run", "--keep", "box", "--mount", mount, "--", program, word], env=env)
+    assert (found.status, found.err, found.out) == (0, "", own.out)
 
 
 WAITING = """

@@ -230,7 +230,7 @@ class DirectoryOps:
         self._state.room_for(1)
         inode = self._copy_up.inode(node)
         if inode.nlink == 0:
-            if inode.doomed or not inode.number or inode.key is not None:  # it is not from O_TMPFILE
+            if inode.doomed or not inode.number or inode.is_copy:  # it is not from O_TMPFILE
                 raise error(errno.ENOENT)
             self._revive(inode)
         self._copy_up.directory(directory)
@@ -395,7 +395,7 @@ class DirectoryOps:
                 self._state.count(-weight(len(node.target)))
                 self._uncount(node)
                 if node.number:
-                    self._state.orphan(node.number, node, lingers=node.key is not None and node.source is None)
+                    self._state.orphan(node.number, node, lingers=node.is_copy)
 
     def _uncount(self, node: Inode | LayerDir) -> None:
         if node.xattrs:
@@ -412,7 +412,7 @@ def _known(node: Node) -> tuple[int, int, int, int, int, int, int]:
         return node.owner, 0, st.S_IFDIR, 0, 0, 0, 0
     if not isinstance(node, Inode) or node.kind != st.S_IFREG or node.source is not None or node.xattrs:
         return UNKNOWN
-    if node.nlink != 1 or node.others or node.key is not None:  # what was copied may stay when its name goes
+    if node.nlink != 1 or node.others or node.is_copy:  # what was copied may stay when its name goes
         return UNKNOWN
     mode = 0 if node.mode & PRIVILEGE else node.mode
     return node.number, node.ino, mode, node.uid, node.gid, node.ctime, node.host_ctime

@@ -165,6 +165,11 @@ class Inode(Node):
         self.found: tuple[LayerDir, bytes] | None = None
         self.origin: tuple[Lower, bytes] | None = None  # `source` of content that was copied only because it is watched
 
+    @property
+    def is_copy(self) -> bool:
+        """Was its content elsewhere before it got its real file? One that was made in this run has the same number."""
+        return self.number not in (0, self.ino)
+
     def add_name(self, parent: LayerDir, name: bytes) -> None:
         if self.nameless:
             self.parent, self.name, self.nameless = parent, name, False

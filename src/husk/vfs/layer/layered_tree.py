@@ -352,7 +352,7 @@ class LayeredTree(Tree):
         self.files.give_symlink_a_file(inode)
         fd = open_beneath(self.state.fd, self.files.path(inode), host_flags)
         if inode.nlink == 0:
-            self.state.orphan(inode.number, inode, lingers=inode.key is not None)
+            self.state.orphan(inode.number, inode, lingers=inode.is_copy)
         return fd
 
     def _visible_to_watchers(self, node: Node) -> Node:
@@ -527,7 +527,7 @@ class LayeredTree(Tree):
         return self._reverse.old_name_of(node)
 
     def is_copied(self, node: Node, dev: int, ino: int) -> bool:
-        if not isinstance(node, Inode) or node.key is None or node.source is not None:
+        if not isinstance(node, Inode) or not node.is_copy:
             return False
         real = self.files.stat(node)
         return real.ino != 0 and (real.dev, real.ino) != (dev, ino)
