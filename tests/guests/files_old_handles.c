@@ -9,6 +9,8 @@
  */
 #include "step.h"
 
+#include <sys/xattr.h>
+
 #define MANY 80 /* more than husk keeps without a look at who holds what */
 
 static void make(const char *name) {
@@ -30,6 +32,8 @@ static void prepare(void) {
     }
     MUST(mkdir("deep", 0755));
     MUST(symlink("../linked", "deep/link"));
+    MUST(symlink("where it leads", "leads"));
+    MUST(mkfifo("fifo", 0644));
     MUST(link("linked", "deep/twin"));
 }
 
@@ -125,6 +129,31 @@ static void without_a_name(const char *name, int first, const char *last, int ke
     close(old);
 }
 
+static void other_kinds(void) {
+    char text[64] = "";
+    int link = MUST(open("leads", O_PATH | O_NOFOLLOW)), fifo = MUST(open("fifo", O_RDONLY | O_NONBLOCK));
+    int path = MUST(open("fifo", O_PATH));
+    STEP(unlink("leads"));
+    STEP(unlink("fifo"));
+    show("a symbolic link", link);
+    STEP(readlinkat(link, "", text, sizeof text));
+    say("  %s", text);
+    STEP(again(link, O_RDONLY));
+    show("a FIFO", fifo);
+    show("by O_PATH", path);
+    STEP(readlinkat(path, "", text, sizeof text));
+    int fd = again(path, O_RDWR | O_NONBLOCK);
+    show("again", fd);
+    STEP(fsetxattr(fd, "user.", "v", 1, 0));
+    STEP(fsetxattr(fd, "user.one", "v", 1, 0));
+    STEP(ftruncate(fd, 0));
+    STEP(write(fd, "text", 4));
+    close(fd);
+    close(path);
+    close(fifo);
+    close(link);
+}
+
 static void in_another_process(void) {
     int go[2], held[3];
     MUST(pipe(go));
@@ -180,6 +209,7 @@ int main(int argc, char **argv) {
     if (argc > 1 && !strcmp(argv[1], "prepare"))
         return 0;
     sizes();
+    other_kinds();
     without_a_name("a", O_RDONLY, NULL, 1);
     without_a_name("b", O_RDONLY, NULL, 0);
     without_a_name("c", O_PATH, NULL, 1);

@@ -78,7 +78,7 @@ class Orphan(Node):
         hidden: int = 0,
         source: tuple[Lower, bytes] | None = None,
     ) -> None:
-        super().__init__(tree, st.S_IFREG)
+        super().__init__(tree, _kind(via) if last is None else st.S_IFMT(last.mode))
         self.via, self.was, self.uids, self.gids, self.hidden = via, was, uids, gids, hidden
         self.key = key  # host identity of the open file; nothing else may be used for it
         self.last = last  # what is known of it where `via` leads nowhere
@@ -90,3 +90,20 @@ class Orphan(Node):
 
     def pinned(self) -> Pinned:
         return Pinned(self.via, lambda _link, found: (found.st_dev, found.st_ino) == self.key)
+
+    def link_target(self) -> bytes:
+        """Of a symbolic link that is held open (O_PATH)."""
+        pin = self.pinned().open()
+        try:
+            return os.readlink(b"", dir_fd=pin)
+        finally:
+            os.close(pin)
+
+
+def _kind(via: bytes) -> int:
+    """What kind of file is held. A directory that the host removed cannot be used as one."""
+    try:
+        kind = st.S_IFMT(os.stat(via).st_mode)
+    except OSError:
+        return st.S_IFREG
+    return st.S_IFREG if kind == st.S_IFDIR else kind

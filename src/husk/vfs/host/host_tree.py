@@ -321,6 +321,8 @@ class HostTree(Tree):
         )
 
     def readlink(self, ctx: Context, node: Node) -> bytes:
+        if isinstance(node, Orphan):
+            return node.link_target()
         assert isinstance(node, HostNode)
         return read_link(self.fd, node.rel())
 

@@ -369,6 +369,8 @@ class LayeredTree(Tree):
             if ctx is not ROOT_CONTEXT:
                 self._metadata.accessed(node)
             return node.target
+        if isinstance(node, Orphan):
+            return node.link_target() if node.source is None else node.source[0].read_link(node.source[1])
         if not isinstance(node, LowerNode):
             raise error(errno.ENOENT)
         return node.lower.read_link(node.rel)

@@ -86,10 +86,7 @@ class ReverseLookup:
                 source, last = (lower, rel), info
         except OSError:
             pass  # the host removed it, too
-        orphan = Orphan(self._tree, via, was, lower.uids, lower.gids, key=key, last=last, hidden=1, source=source)
-        if last is not None:
-            orphan.kind = last.mode & 0o170000
-        return orphan
+        return Orphan(self._tree, via, was, lower.uids, lower.gids, key=key, last=last, hidden=1, source=source)
 
     def _where(self, lower: Lower, rel: bytes) -> LayerDir | None:
         """The directory that shows lower directory `rel` now; None when none does any more."""
