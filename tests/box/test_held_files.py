@@ -95,6 +95,27 @@ def test_descriptors_of_what_an_earlier_run_made() -> None:
     assert (found.status, found.err, found.out) == (0, "", own.out)
 
 
+FIFO = """
+import os
+os.mkfifo("fifo")
+held = os.open("fifo", os.O_PATH)
+os.unlink("fifo")
+child = os.fork()
+if not child:
+    os.write(os.open(f"/proc/self/fd/{held}", os.O_WRONLY), b"text")
+    os._exit(0)
+print(os.read(os.open(f"/proc/self/fd/{held}", os.O_RDONLY), 10))
+print(os.waitpid(child, 0)[1])
+"""
+
+
+@pytest.mark.both_settings
+@pytest.mark.parametrize("manner", ["cow", "rw"])
+def test_a_fifo_without_a_name_lets_only_guests_wait(manner: str) -> None:
+    """husk, which opens it for them, must go on: another guest opens the other end."""
+    differential(["/usr/bin/python3", "-c", FIFO], manner=manner, timeout=60)
+
+
 WAITING = """
 import os, time
 def look():
