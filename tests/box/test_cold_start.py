@@ -109,13 +109,13 @@ def test_the_same_run(here: Path, mode: str) -> None:
 
 
 def test_the_place_that_a_guest_waits_in_is_nobodys(here: Path) -> None:
-    """No name of the box leads to it, and no directory of the box has its number."""
+    """Until it is told what to run, no directory of the box has its number."""
     prepared = Prepared(begin())
     try:
         state = prepared.box.files.vfs.state
         waits = os.readlink(f"/proc/{prepared.standby.pid}/cwd")
-        assert os.path.basename(waits) == "0" and os.path.basename(os.path.dirname(waits)) == "places"
-        assert 0 not in state.dirs
+        number = state.placeholder_number(os.fsencode(waits))
+        assert number is not None and number not in state.dirs
         out = run(["--", "sh", "-c", "readlink /proc/self/cwd /proc/$$/cwd; pwd -P"], prepared)[1]
         assert set(out.split()) == {b"/workspace"}
     finally:

@@ -10,9 +10,10 @@ from husk.kernel.tasks import TasksHere
 from husk.native._core import stat_beneath
 from husk.sandbox.errors import HuskError, NotExecutable, NotFound, NoWorkdir, UsageError
 from husk.sandbox.policy import HOME, USER, WORKDIR
+from husk.vfs.clock import now
 from husk.vfs.image.default_image import default_image, make_directory_in
 from husk.vfs.image.etc_files import etc_files
-from husk.vfs.layer.inodes import LayerDir
+from husk.vfs.layer.inodes import Inode, LayerDir
 from husk.vfs.layer.layered_tree import LayeredTree
 from husk.vfs.node import ROOT_CONTEXT, Context, Credentials, Dir
 from husk.vfs.permissions import id_map, overflow_map
@@ -138,6 +139,8 @@ def build(
     terminals = PtsTree(creds, dev=state.new_device())
     files = Files(vfs, creds, [(b"/", image)], terminals, proc, tasks)
     try:
+        if policy.limits["disk"] is not None:
+            _write_generated(image)  # what husk itself writes is to be there before it is measured
         vfs.mount(proc, b"/proc")
         dev = DevTree(terminals, dev=state.new_device())
         for passed in policy.devices:
@@ -169,6 +172,13 @@ def _root_image(policy: Policy, state: State, creds: Credentials, ids: Ids, sour
     # Without a user namespace the guest cannot have the image's uid; files of that uid show as the guest's.
     owner = (source.uid, source.gid)
     return store_image(state, creds, source.store, source.manifest, owner, generated)
+
+
+def _write_generated(image: LayeredTree) -> None:
+    etc = image.lookup(None, image.root, b"etc")
+    for node in list(etc.names.values()) if isinstance(etc, LayerDir) else ():
+        if isinstance(node, Inode) and node.source is not None and node.source[0].in_memory:
+            image.copy_up.content(node, empty=False)
 
 
 def furnish(
@@ -210,17 +220,20 @@ def _mount_all(files: Files, policy: Policy, ids: Ids) -> None:
     state = files.vfs.state
     own = OwnPlaces(os.fsdecode(os.path.dirname(state.path)), policy.store or default_place())
     roots: list[MountRoot] = []
+    image = files.layers[0][1]
+    image.date_by(now())
     for number, mount in enumerate(policy.mounts, 1):
         if mount.mode == "image":
             _mount_image(files, state, mount, policy.store, number)
         else:
             _mount(files, state, mount, ids, own, roots)
+    image.date_by(0)
     rules = []
     if roots and (policy.rules or policy.default_rules):
         from husk.sandbox.rules.mount_rules import rules_of
 
         rules = rules_of(policy.rules, default=policy.default_rules)
-    files.held = guard_mounts(files.vfs, files.layers[0][1], roots, own, rules)
+    files.held = guard_mounts(files.vfs, image, roots, own, rules)
 
 
 def _mount(

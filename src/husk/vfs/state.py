@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from husk.vfs.node import Dir, Node
 
 # Folders of a state directory that hold content of the box's files.
+WAITED_IN = 1  # the first placeholder's number
 FILES, PLACES, MIRROR = b"files", b"places", b"mirror"
 # How many nodes without a name are remembered, because descriptors may still be open on them.
 ORPHANS_MAX = 8192
@@ -35,16 +36,25 @@ GUEST_SEES = os.O_PATH | os.O_NONBLOCK | os.O_DIRECTORY | os.O_NOFOLLOW  # of a 
 
 
 def waiting_place(path: bytes) -> int:
-    """Open a directory for a guest to wait in before the box has a file system: a placeholder that stands for nothing.
-    Its number is 0, which no other has. `path` is the state directory, which a State will take as it is."""
+    """Open a directory for a guest to wait in before the box has a file system: a placeholder that stands for nothing
+    yet. The first directory that needs one gets it. `path` is the state directory, which a State will take as it is."""
     places = os.path.realpath(path) + b"/" + PLACES
     os.mkdir(places, 0o700)
     for directory in (places, path):
         os.chmod(directory, 0o711)
-    place = places + b"/0"
+    place = places + b"/%d" % WAITED_IN
     os.mkdir(place, 0o700)
     os.chmod(place, 0o555)
     return os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _directory(name: bytes, above: int) -> int:
+    """Open a folder of a state directory, made if it is not there."""
+    try:
+        os.mkdir(name, 0o700, dir_fd=above)
+    except FileExistsError:
+        pass
+    return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=above)
 
 
 class State:
@@ -53,6 +63,7 @@ class State:
     __slots__ = (
         "_devices",
         "_ended",
+        "_files_fd",
         "_inodes",
         "_orphans",
         "_placeholders",
@@ -61,7 +72,6 @@ class State:
         "_watched_files",
         "dirs",
         "fd",
-        "files_fd",
         "invalidation",
         "lingering",
         "lock",
@@ -80,7 +90,8 @@ class State:
     def __init__(self, path: bytes) -> None:
         # The host kernel shows resolved names in /proc/PID/fd, so keep a resolved one to compare with.
         self.path = os.path.realpath(path)
-        self.fd, self.files_fd, self.placeholders_fd = self._open()
+        self._files_fd = -1
+        self.fd, self.placeholders_fd = self._open()
         self.lock = VfsLock()  # whoever looks at a tree of the box, or changes one, holds it
         self.invalidation = Invalidation()
         self.nodes: dict[int, Node] = {}  # file number -> node
@@ -102,28 +113,31 @@ class State:
         self._placeholders = 0
         self._devices = 40
 
-    def _open(self) -> tuple[int, int, int]:
+    def _open(self) -> tuple[int, int]:
         opened: list[int] = []
         try:
             opened.append(os.open(self.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
-            opened.append(self._directory(FILES))
-            opened.append(self._directory(PLACES))
-            for fd in (opened[2], os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)):
+            opened.append(_directory(PLACES, opened[0]))
+            for fd in (opened[1], os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)):
                 os.chmod(fd, 0o711)  # husk-init walks through them as the guest's user
             os.close(fd)
         except BaseException:
             for fd in opened:
                 os.close(fd)
             raise
-        return opened[0], opened[1], opened[2]
+        return opened[0], opened[1]
 
-    def _directory(self, name: bytes) -> int:
-        path = self.path + b"/" + name
-        try:
-            os.mkdir(path, 0o700)
-        except FileExistsError:
-            pass
-        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    def need_files(self) -> None:
+        """Files are about to be made: their folder is made on first use. Where a host file system has just freed many
+        inodes, giving out one takes it longer than husk takes for all else, and many boxes write nothing."""
+        if self._files_fd < 0:
+            self._files_fd = _directory(FILES, self.fd)
+
+    @property
+    def files_fd(self) -> int:
+        """The folder of the files. It may be asked for without the lock once it is there."""
+        self.need_files()
+        return self._files_fd
 
     def end(self) -> None:
         """The box is over: copies that are under way need not be finished."""
@@ -140,7 +154,8 @@ class State:
         self.o_path_fds.clear()
         self.pins.clear()
         os.close(self.fd)
-        os.close(self.files_fd)
+        if self._files_fd >= 0:
+            os.close(self._files_fd)
         os.close(self.placeholders_fd)
 
     # -- how much there may be ---------------------------------------------------------------------------------
@@ -237,7 +252,9 @@ class State:
         own mount namespace. So no way leads up and out of a directory that a guest holds."""
         os.dup2(inside, self.fd, inheritable=False)
         os.close(inside)
-        for name, fd in ((b"files", self.files_fd), (b"places", self.placeholders_fd)):
+        for name, fd in ((FILES, self._files_fd), (PLACES, self.placeholders_fd)):
+            if fd < 0:
+                continue  # not made yet
             moved = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.fd)
             os.dup2(moved, fd, inheritable=False)
             os.close(moved)
@@ -255,7 +272,11 @@ class State:
             self._placeholders += 1
             number = self._placeholders
             name = b"%d" % number
-            os.mkdir(name, 0o700, dir_fd=self.placeholders_fd)
+            try:
+                os.mkdir(name, 0o700, dir_fd=self.placeholders_fd)
+            except FileExistsError:
+                if number != WAITED_IN:
+                    raise
             self._set_search(name, searchable)
             directory.placeholder = number  # only now: where making it failed, the next call may try again
             self.dirs[number] = directory

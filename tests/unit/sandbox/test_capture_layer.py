@@ -70,6 +70,7 @@ def again(tree: LayeredTree, fresh: LayeredTree, tmp_path: Path) -> LayeredTree:
     names = names_of(tree, LAYER)
     layers = tmp_path / "layers" / LAYER
     layers.mkdir(parents=True, exist_ok=True)
+    tree.state.need_files()
     if not (layers / "files").exists():
         os.symlink(os.fsdecode(tree.state.path) + "/files", layers / "files")
     frozen = FrozenFiles(os.fsencode(tmp_path / "layers"), fresh.copy_up.inodes)
@@ -104,6 +105,16 @@ def test_what_did_not_show_does_not_after_a_rename(make: Make, tmp_path: Path, m
         if moved == b"etc":
             assert listed(tree, b"new") == [b"part"]
         tree = again(tree, make(), tmp_path)
+
+
+def test_what_husk_wrote_is_kept_where_it_was_moved(make: Make) -> None:
+    """Nobody has opened it, so there was no real file yet."""
+    tree = make()
+    tree.generate(walk(tree, b"etc"), b"passwd", 0o644, b"root")
+    tree.seal()
+    tree.rename(ROOT, walk(tree, b"etc"), b"passwd", tree.root, b"moved", 0)
+    (number,) = names_of(tree, LAYER).files[LAYER]
+    assert Path(os.fsdecode(tree.state.path), "files", str(number)).read_text() == "root"
 
 
 def test_a_layer_from_a_stranger_shows_nothing_of_the_host(make: Make, host: Path, tmp_path: Path) -> None:

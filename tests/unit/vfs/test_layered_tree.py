@@ -287,3 +287,33 @@ def test_a_file_exchanged_after_it_was_judged_does_not_become_the_guests(world: 
     with pytest.raises(OSError, match="Stale"):
         tree.copy_up.inode(node)
     tree.copy_up.inode(tree.lookup(None, tree.root, b"file"))
+
+
+def test_a_file_of_husk_s_own_is_made_when_it_is_opened(world: Virtual) -> None:
+    tree = layer(world)
+    tree.generate(tree.root, b"made", 0o666, b"text")
+    tree.seal()
+    count, before = real_files(world), tree.stat(ANYONE, tree.lookup(None, tree.root, b"made"))
+    world.do_open(1, b"/made", os.O_RDONLY)
+    assert world.do_read(1) == repr(b"text") and real_files(world) == count + 1
+    after = tree.stat(ANYONE, tree.lookup(None, tree.root, b"made"))
+    assert (after.ino, after.mode, after.size, after.mtime) == (before.ino, before.mode, before.size, before.mtime)
+    assert changes(tree)[0] == []
+    world.do_open(2, b"/made", os.O_WRONLY)
+    world.do_write(2, b"more")
+    assert world.do_read(1) == repr(b"more") and changes(tree)[0] == [("changed", b"/made")]
+
+
+def test_a_file_of_husk_s_own_that_is_changed_before_it_is_read(world: Virtual) -> None:
+    tree = layer(world)
+    for name in (b"cut", b"kept"):
+        tree.generate(tree.root, name, 0o666, b"text")
+    world.do_open(1, b"/cut", os.O_RDWR | os.O_TRUNC)
+    world.do_rename(b"/kept", b"/moved")
+    world.do_link(b"/moved", b"/again")
+    world.do_truncate(b"/moved", 2)
+    world.do_open(2, b"/again", os.O_RDONLY)
+    assert (world.do_read(1), world.do_read(2)) == (repr(b""), repr(b"te"))
+    world.do_unlink(b"/again")
+    world.do_unlink(b"/moved")
+    assert world.do_read(2) == repr(b"te")

@@ -145,6 +145,8 @@ def names_of(tree: LayeredTree, layer: str) -> Names:
             _directory(writer, change, change.node, first, links=links)
             _copied(writer, change, change.node, made)
         elif isinstance(change.node, Inode):
+            if change.node.source is not None and change.node.source[0].in_memory:
+                tree.copy_up.content(change.node, empty=False)
             _file(writer, change, change.node, twins, layer, made)
     if not changes:
         writer.add(b"", st.S_IFDIR | 0o755)

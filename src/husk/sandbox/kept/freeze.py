@@ -115,6 +115,7 @@ def _write_baselines(path: str, files: Files, before: BoxContent | None) -> None
 def _leave_only(state: StateDir, numbers: set[int]) -> None:
     """Remove files without a name, stand-ins for other files, and what husk itself put in."""
     files = os.path.join(state.path, "files")
+    os.makedirs(files, 0o700, exist_ok=True)
     for name in os.listdir(files):
         if not name.isdigit() or int(name) not in numbers:
             os.unlink(os.path.join(files, name))

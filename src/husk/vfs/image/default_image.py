@@ -168,8 +168,4 @@ def make_symlink(tree: LayeredTree, path: bytes, target: bytes) -> None:
 
 def make_file(tree: LayeredTree, path: bytes, content: bytes, mode: int = 0o644) -> None:
     parent, name = _parent(tree, path)
-    fd = tree.open(ROOT_CONTEXT, tree.create(ROOT_CONTEXT, parent, name, mode), os.O_WRONLY)
-    try:
-        os.write(fd, content)
-    finally:
-        os.close(fd)
+    tree.generate(parent, name, mode, content)

@@ -87,6 +87,7 @@ class Copy:
 
     def __init__(self, state: State, inode: Inode, source: int, stand_ins: dict[int, int]) -> None:
         self.state, self.inode, self.source, self._stand_ins = state, inode, source, stand_ins
+        state.need_files()  # now: `make` does not hold the lock
         self.number = stand_ins.get(inode.ino) or state.new_number()
         self.users = 0
         self.attached = self._done = False

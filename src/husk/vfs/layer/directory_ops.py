@@ -12,7 +12,8 @@ from husk.native._core import stat_beneath, stat_fd
 from husk.vfs.clock import now
 from husk.vfs.host.host_file import HOST_FLAGS
 from husk.vfs.layer.inodes import WHITEOUT, Inode, LayerDir, LowerNode, attribute_bytes, weight
-from husk.vfs.node import ACL_ACCESS, ACL_DEFAULT, error
+from husk.vfs.layer.lower import Generated
+from husk.vfs.node import ACL_ACCESS, ACL_DEFAULT, ROOT_CONTEXT, error
 from husk.vfs.permissions import inherit
 
 TYPE_CHECKING = False
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 PRIVILEGE = st.S_ISUID | st.S_ISGID
 RENAME_NOREPLACE, RENAME_EXCHANGE, RENAME_WHITEOUT = 1, 2, 4
+SECOND = 10**9
 UNKNOWN = (0, 0, 0, 0, 0, 0, 0)
 HIDDEN = (0, 0, st.S_IFCHR, 0, 0, 0, 0)  # as overlayfs writes a whiteout
 
@@ -51,6 +53,13 @@ class DirectoryOps:
         if mode & PRIVILEGE:
             inode.plain_mtime = stat_beneath(self._state.fd, path).mtime
         return self._bind(directory, name, inode, inode.ino)
+
+    def generate(self, directory: LayerDir, name: bytes, mode: int, content: bytes) -> None:
+        inode = self._new(ROOT_CONTEXT, directory, st.S_IFREG | mode & 0o7777)
+        # Whole seconds: the real file is dated so when it is made, and not every host file system keeps more.
+        inode.atime = inode.mtime = inode.mtime // SECOND * SECOND
+        inode.source = Generated(content, inode.mtime), name
+        self._bind(directory, name, inode, 0)
 
     def create_open(self, ctx: Context, directory: LayerDir, name: bytes, mode: int, flags: int) -> tuple[Inode, int]:
         inode = self._new(ctx, directory, st.S_IFREG | mode & 0o7777)
@@ -133,6 +142,7 @@ class DirectoryOps:
         if directory.mirror is not None and directory.mirror.complete:
             directory.mirror.clear(name)
             return directory.mirror.entry(name)
+        self._state.need_files()
         return b"files/%d" % number
 
     def _bind(self, directory: LayerDir, name: bytes, inode: Inode, number: int) -> Inode:

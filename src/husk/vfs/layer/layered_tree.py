@@ -342,6 +342,8 @@ class LayeredTree(Tree):
             self.copy_up.content(inode, empty=bool(flags & os.O_TRUNC))
             if flags & os.O_TRUNC:
                 self._metadata.drop_privilege(ctx, inode)
+        if inode.source is not None and inode.source[0].in_memory:
+            self.copy_up.content(inode, empty=False)
         if inode.source is not None:
             return inode.source[0].open(inode.source[1], host_flags, inode.kind, inode.key, ctx.creds)
         if self.files.is_open_only(inode):
@@ -382,6 +384,11 @@ class LayeredTree(Tree):
     def create(self, ctx: Context, directory: Dir, name: bytes, mode: int) -> Inode:
         assert isinstance(directory, LayerDir)
         return self._ops.create(ctx, directory, name, mode)
+
+    def generate(self, directory: Dir, name: bytes, mode: int, content: bytes) -> None:
+        """A file of husk's own; most are never opened."""
+        assert isinstance(directory, LayerDir)
+        self._ops.generate(directory, name, mode, content)
 
     def create_open(self, ctx: Context, directory: Dir, name: bytes, mode: int, flags: int) -> tuple[Inode, int]:
         assert isinstance(directory, LayerDir)

@@ -1,7 +1,8 @@
 """vfs: what lies below a layer. A `Lower` answers for one tree that the layer shows and never changes.
 
-Here the tree is a host directory, asked live; in `image_lower` it is an image of the store. All questions are by
-relative name from the tree's root; none follows a link, and no guest name is resolved here.
+Here the tree is a host directory, asked live, or one file that husk wrote itself; in `image_lower` it is an image of
+the store. All questions are by relative name from the tree's root; none follows a link, and no guest name is resolved
+here.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 
-from husk.native._core import list_names, open_beneath, stat_beneath, stat_fd
+from husk.native._core import HostStat, list_names, open_beneath, stat_beneath, stat_fd
 from husk.vfs.host.host_file import beneath, close_guarded, open_lower, read_link, stat_as
 from husk.vfs.node import ACL_ACCESS, ACL_DEFAULT, Stat, error
 from husk.vfs.permissions import READ, permitted
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from husk.native import _core
-    from husk.native._core import HostStat
     from husk.vfs.host.host_file import Key
     from husk.vfs.host.tree_rules import TreeRules
     from husk.vfs.layer.inodes import LayerDir
     from husk.vfs.node import Credentials
 
 S_IFMT, S_IFREG = 0o170000, 0o100000
+BLOCK = 4096
 
 
 def guest_attributes(found: dict[bytes, bytes], uids: dict[int, int], gids: dict[int, int]) -> dict[bytes, bytes]:
@@ -49,6 +50,7 @@ class Lower:
 
     exclusive = False  # nothing beneath `path` belongs to another tree below the same layer
     is_host = True  # names can be looked up beneath `fd` without this object
+    in_memory = False  # no host file has the content: a real file is made before it is opened
 
     def __init__(self, fd: int, path: bytes, uids: dict[int, int] | None, gids: dict[int, int] | None) -> None:
         self.fd, self.path = fd, path
@@ -142,3 +144,31 @@ class Lower:
 
     def close(self) -> None:
         close_guarded(self.fd)
+
+
+class Generated(Lower):
+    """One file that husk wrote for the box, in memory. Most boxes open few of theirs, and a file on the host's disk
+    costs more than all else that is done for it."""
+
+    __slots__ = ("_content", "_when")
+
+    is_host = False
+    in_memory = True
+
+    def __init__(self, content: bytes, when: int) -> None:
+        super().__init__(-1, b"", None, None)
+        self._content, self._when = content, when
+
+    def stat(self, rel: bytes) -> HostStat:
+        size, when = len(self._content), self._when
+        blocks = (size + BLOCK - 1) // BLOCK * (BLOCK // 512)
+        return HostStat((0, 0, S_IFREG | 0o600, 1, 0, 0, 0, size, BLOCK, blocks, when, when, when))
+
+    def content(self, rel: bytes, key: Key = None) -> int:
+        fd = os.memfd_create("generated", os.MFD_CLOEXEC)
+        try:
+            os.write(fd, self._content)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd

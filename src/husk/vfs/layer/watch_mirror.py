@@ -170,6 +170,7 @@ class WatchMirror:
         self._announce = files.state.invalidation.announce
         self._host: HostChanges | None = None
         self._is_first = False
+        self.state.need_files()  # by path, too
 
     def end(self) -> None:
         """No guest watches any more. Safe to call twice."""
