@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from husk.native._core import guard_root, kernel_file_system
+from husk.native._core import guard_root, kernel_file_system, mount_id, upward
 from husk.sandbox.errors import UsageError
 from husk.vfs.layer.layered_tree import LayeredTree
 
@@ -33,10 +33,11 @@ ONLY_NAMED = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 class OwnPlaces:
     """husk's own directories, by identity, with all that lie above them."""
 
-    __slots__ = ("above", "above_state", "chains", "identities", "resident", "state", "store")
+    __slots__ = ("_inner", "above", "above_state", "chains", "identities", "resident", "state", "store")
 
     def __init__(self, state: str, store: str) -> None:
         self.state, self.store = state, store
+        self._inner: set[Identity] | None = None
         self.identities: list[Identity] = []
         self.above: list[Identity] = []
         self.chains = [Chain(os.open(state, ONLY_NAMED))]
@@ -55,8 +56,9 @@ class OwnPlaces:
 
     def holds(self, identity: Identity) -> bool:
         """Is this one of them, or one of the directories in it, by whatever path?"""
-        inside = (inner for path in (self.state, self.store) for inner in _inside(path, 2))
-        return identity in self.identities or any(identity == inner for inner in inside)
+        if self._inner is None:
+            self._inner = {inner for path in (self.state, self.store) for inner in _inside(path, 2)}
+        return identity in self.identities or identity in self._inner
 
 
 def check_source(mount: Mount, own: OwnPlaces) -> None:
@@ -135,14 +137,16 @@ class _Held:
         if not rules:
             return
         from husk.sandbox.rules.mount_rules import RootRules, check_hosts, check_points, find_named
+        from husk.sandbox.rules.path_rule import homes
 
         mounts = [root.mount for root in roots]
         check_hosts(rules, mounts)
+        all_homes = homes()
         try:
             for root in (one for one in roots if one.mount.ruled):
                 inside = f"{root.mount.target}/"
                 points = [one.target.removeprefix(inside) for one in mounts if one.target.startswith(inside)]
-                here = self._at[root.holder.fd] = RootRules(rules, root.mount, points)
+                here = self._at[root.holder.fd] = RootRules(rules, root.mount, points, all_homes)
                 guard_root(root.holder.fd, [], [], False, root.owner, here.native)
                 check_points(root.holder.fd, root.mount, points, here)
                 for found in find_named(root.holder.fd, root.mount.source, here):
@@ -204,10 +208,13 @@ class Chain:
     __slots__ = ("above", "here", "mount")
 
     def __init__(self, fd: int) -> None:
-        self.mount = _mount_of(fd)
-        self.here, *self.above = _upward(fd)
+        try:
+            self.mount = mount_id(fd)  # -1: not known
+            self.here, *self.above = upward(fd)
+        finally:
+            os.close(fd)
 
-    def may_lie_beneath(self, root: Chain, systems: dict[int, str]) -> bool:
+    def may_lie_beneath(self, root: Chain, systems: dict[int, bytes]) -> bool:
         """Can a walk from `root` that crosses no mount come here? Within one mount a directory has one path. By another
         mount of the same file system there may be a second one, which `..` does not show."""
         if root.here in self.above:
@@ -227,41 +234,14 @@ class Chain:
         return False
 
 
-def _mount_of(fd: int) -> int:
-    """The number of the host's mount that `fd` was opened through; -1: not known."""
-    try:
-        with open(f"/proc/self/fdinfo/{fd}", "rb") as file:
-            return next((int(line[7:]) for line in file if line.startswith(b"mnt_id:")), -1)
-    except OSError:
-        return -1
-
-
-def _file_systems() -> dict[int, str]:
+def _file_systems() -> dict[int, bytes]:
     """The device of each of the host's mounts. All mounts of one file system have the same, unlike st_dev on btrfs."""
     try:
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
-            return {int(fields[0]): fields[2] for fields in map(str.split, file)}
+        with open("/proc/self/mountinfo", "rb", buffering=0) as file:
+            lines = file.readall().splitlines()
     except OSError:
         return {}
-
-
-def _upward(fd: int) -> list[Identity]:
-    """The directory behind `fd`, which is closed, and those above it up to the root."""
-    found: list[Identity] = []
-    while True:
-        info = os.fstat(fd)
-        identity = info.st_dev, info.st_ino
-        if found and identity == found[-1]:  # the root is its own parent
-            os.close(fd)
-            return found
-        found.append(identity)
-        try:
-            parent = os.open("..", ONLY_NAMED, dir_fd=fd)
-        except OSError:  # husk may not go further up, and so no mount begins there
-            os.close(fd)
-            return found
-        os.close(fd)
-        fd = parent
+    return {int(fields[0]): fields[2] for fields in (line.split(b" ", 3) for line in lines)}
 
 
 def _inside(path: str, depth: int) -> Iterator[Identity]:

@@ -11,6 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    MountLine = tuple[bytes, bytes, bytes]  # device, which directory of it, and where that is mounted
+
 __all__ = ["USR", "may_show_usr", "wanted"]
 
 USR = "/usr"
@@ -30,11 +32,18 @@ def may_show_usr(mounts: Iterable[tuple[str, str]], store: str) -> bool:
     keeps something there. `mounts` are pairs of source and target, `store` is the one that was asked for."""
     if wanted() == 0 or os.environ.get("HUSK_DIRECT") == "0":
         return False
+    table: list[MountLine] | None = None
     for source, target in mounts:
         real = os.path.realpath(source) if source else ""  # an image has none
         if any(_overlap(target, one) for one in SHOWN):
             return False
-        if real and any(_overlap(real, one) or _overlap(*map(_on_device, (real, one))) for one in SHOWN):
+        if not real:
+            continue
+        if table is None:
+            table = _mount_table()
+            shown = [_on_device(one, table) for one in SHOWN]
+        here = _on_device(real, table)
+        if any(_overlap(real, one) for one in SHOWN) or any(_overlap(here, one) for one in shown):
             return False
     own = [store, os.path.expanduser("~"), *(os.environ.get(name, "") for name in PLACES)]
     if any(path and _lies_in(os.path.realpath(path), USR) for path in own):
@@ -49,19 +58,23 @@ def _overlap(one: str, other: str) -> bool:
     return _lies_in(one, other) or _lies_in(other, one)
 
 
-def _on_device(path: str) -> str:
-    """The device a real path lies on, and its path there: the host may show one directory by several names."""
-    found, point = "", ""
+def _mount_table() -> list[MountLine]:
     try:
-        with open("/proc/self/mountinfo", "rb") as table:
-            for line in table:
-                words = line.split(b" ")
-                device, root, mounted = (os.fsdecode(_plain(word)) for word in words[2:5])
-                if len(mounted) >= len(point) and _lies_in(path, mounted):
-                    found, point = f"{device}:{root.rstrip('/')}", mounted
+        with open("/proc/self/mountinfo", "rb") as file:
+            lines = file.read().splitlines()
     except OSError:
-        pass
-    return found + "/" + path[len(point) :].lstrip("/")
+        return []
+    found = (line.split(b" ", 5)[2:5] for line in lines)
+    return [(device, _plain(root), _plain(mounted)) for device, root, mounted in found]
+
+
+def _on_device(path: str, table: Iterable[MountLine]) -> str:
+    """The device a real path lies on, and its path there: the host may show one directory by several names."""
+    name, found, point = os.fsencode(path), b"", b""
+    for device, root, mounted in table:
+        if len(mounted) >= len(point) and (name == mounted or name.startswith(mounted.rstrip(b"/") + b"/")):
+            found, point = device + b":" + root.rstrip(b"/"), mounted
+    return os.fsdecode(found + b"/" + name[len(point) :].lstrip(b"/"))
 
 
 def _plain(word: bytes) -> bytes:

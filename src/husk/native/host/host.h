@@ -96,6 +96,11 @@ PyObject *host_py_judge_name(PyObject *self, PyObject *args);
 PyObject *host_py_hidden_names(PyObject *self, PyObject *args);
 PyObject *host_py_name_matches(PyObject *self, PyObject *args); /* name_rules.c */
 
+/* mount_roots.c */
+PyObject *host_py_upward(PyObject *self, PyObject *args);
+PyObject *host_py_mount_id(PyObject *self, PyObject *args);
+PyObject *host_py_names_present(PyObject *self, PyObject *args);
+
 /* advisory_locks.c: on descriptors that stay the caller's; EINTR is returned. */
 PyObject *host_py_lock_file(PyObject *self, PyObject *args);
 PyObject *host_py_lock_range(PyObject *self, PyObject *args);

@@ -69,7 +69,16 @@ PROTECTED = (
 )  # fmt: skip
 
 
+_made: list[PathRule] = []
+
+
 def default_rules() -> list[PathRule]:
+    if not _made:
+        _made.extend(_make())
+    return list(_made)
+
+
+def _make() -> list[PathRule]:
     tables = (("hide", HIDDEN), ("deny", DENIED), ("allow", ALLOWED), ("protect", PROTECTED))
     return [
         PathRule(

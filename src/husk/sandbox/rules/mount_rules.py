@@ -11,7 +11,7 @@ import errno
 import os
 import stat as st
 
-from husk.native._core import guard_root, judge_name, name_matches, open_beneath, unguard_root
+from husk.native._core import guard_root, judge_name, name_matches, names_present, open_beneath, unguard_root
 from husk.sandbox.errors import UsageError
 from husk.sandbox.rules.path_rule import DEEP, VERBS, WILD, PathRule, components, escaped, homes, state_at
 from husk.vfs.host.tree_rules import ALLOW, DENY, TreeRule
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     NativeRule = tuple[int, bool, bool, Parts, int, str, str]
 
 SMALL = 100
+STRENGTH = {verb: number for number, verb in enumerate(VERBS)}
+WILD_BYTES = "".join(sorted(WILD)).encode()
 LOOK = os.O_PATH | os.O_NOFOLLOW
 
 
@@ -48,18 +50,24 @@ class RootRules:
 
     __slots__ = ("_numbers", "native", "texts", "whose")
 
-    def __init__(self, rules: list[PathRule], mount: Mount, points: list[str]) -> None:
+    def __init__(
+        self, rules: list[PathRule], mount: Mount, points: list[str], all_homes: list[Parts] | None = None
+    ) -> None:
         """`points`: names below the root that other mounts cover: those the caller wants to see."""
         self.native: list[NativeRule] = []
-        self.texts: list[TreeRule] = []
         self.whose: list[PathRule | None] = []
+        self.texts = Texts(self.whose)
         self._numbers: dict[int, int] = {}  # by the id of a rule
         source = components(mount.source)
-        places = [home for home in homes() if _may_meet(home, source)]
+        places = [home for home in (homes() if all_homes is None else all_homes) if _may_meet(home, source)]
+        begins_above = BeginsAbove(source)
         for rule in rules:
+            if rule.anchor == "mount" and not begins_above.may(rule.parts):
+                self._add(rule, rule.parts, 1)  # the first part comes next
+                continue
             for anchor, parts in rule.forms(places):
-                state = 1  # the first part comes next
-                if anchor == "host" or (parts[0] == DEEP and _may_begin_above(parts, source)):
+                state = 1
+                if anchor == "host" or begins_above.may(parts):
                     state, matched = state_at(parts, source)
                     if matched and anchor == "host" and not rule.default and rule.verb != "allow":
                         raise UsageError(
@@ -69,15 +77,12 @@ class RootRules:
                     self._add(rule, parts, state)
         for point in points:
             self.native.append((ALLOW, False, False, escaped(components(point)), 1, "", ""))
-            self.texts.append(TreeRule(ALLOW, "", "", ""))
             self.whose.append(None)
 
     def _add(self, rule: PathRule, parts: Parts, state: int) -> int:
-        verb = VERBS.index(rule.verb)
         number = len(self.native)
         self._numbers.setdefault(id(rule), number)
-        self.native.append((verb, rule.own, rule.files, parts, state, rule.reason, rule.remedy))
-        self.texts.append(TreeRule(verb, rule.name, rule.reason, rule.remedy, files=rule.files))
+        self.native.append((STRENGTH[rule.verb], rule.own, rule.files, parts, state, *rule.said))
         self.whose.append(rule)
         return number
 
@@ -91,8 +96,23 @@ class RootRules:
         for verb, _, _, parts, state, *_ in self.native:
             for number, part in enumerate(parts):
                 begins = state >> number & 1 or (number == 1 and parts[0] == DEEP)
-                if verb != ALLOW and begins and part != DEEP and _is_plain(parts[number:]):
+                if begins and verb != ALLOW and part != DEEP and _is_plain(parts[number:]):
                     yield b"/".join(parts[number:])
+
+
+class Texts:
+    """What is said for each rule of a root. Most never refuse anything."""
+
+    __slots__ = ("_whose",)
+
+    def __init__(self, whose: list[PathRule | None]) -> None:
+        self._whose = whose
+
+    def __getitem__(self, number: int) -> TreeRule:
+        rule = self._whose[number]
+        if rule is None:
+            return TreeRule(ALLOW, "", "", "")
+        return TreeRule(STRENGTH[rule.verb], rule.name, *rule.said, files=rule.files)
 
 
 class Found:
@@ -111,7 +131,7 @@ def find_named(root: int, source: str, here: RootRules) -> list[Found]:
     look = os.dup(root)  # without a guard
     found: list[Found] = []
     try:
-        for name in dict.fromkeys(here.names()):
+        for name in names_present(look, list(dict.fromkeys(here.names()))):
             number, verb, itself, *_ = judge_name(root, name, 0)
             rule = here.whose[number] if number >= 0 and itself else None
             if rule is None:
@@ -217,10 +237,25 @@ def _linked_files(directory: int) -> list[int]:
     return found
 
 
-def _may_begin_above(parts: Parts, source: list[bytes]) -> bool:
+class BeginsAbove:
     """Does a rule for a path anywhere begin in the directories above the mount's root? A wildcard does not: `**/*/a` is
     for an `a` below some directory of the mount."""
-    return len(parts) > 2 and _is_plain(parts[1:2]) and any(name_matches(parts[1], name) for name in source)
+
+    __slots__ = ("_known", "_source")
+
+    def __init__(self, source: list[bytes]) -> None:
+        self._source = source
+        self._known: dict[bytes, bool] = {}  # many rules begin with the same name
+
+    def may(self, parts: Parts) -> bool:
+        if len(parts) < 3 or parts[0] != DEEP:
+            return False
+        first = parts[1]
+        found = self._known.get(first)
+        if found is None:
+            found = _is_plain((first,)) and any(name_matches(first, name) for name in self._source)
+            self._known[first] = found
+        return found
 
 
 def _may_meet(home: Parts, source: list[bytes]) -> bool:
@@ -229,4 +264,6 @@ def _may_meet(home: Parts, source: list[bytes]) -> bool:
 
 
 def _is_plain(parts: Parts) -> bool:
-    return not any(part == DEEP or any(chr(byte) in WILD for byte in part) for part in parts)
+    """Has none of them a wildcard? ** has."""
+    text = b"/".join(parts)
+    return text.translate(None, WILD_BYTES) == text

@@ -21,6 +21,7 @@ VERBS = ("allow", "protect", "deny", "hide")  # the weakest first; native/host/n
 MOST_PARTS, NAME_MAX = 28, 255
 WILD = frozenset("*?[\\")
 DEEP = b"**"
+NEED_NO_QUOTES = str.maketrans("", "", "._-/+,:@%")
 
 
 class PathRule:
@@ -34,7 +35,7 @@ class PathRule:
     `default`: husk brought it along.
     """
 
-    __slots__ = ("anchor", "default", "files", "own", "parts", "pattern", "verb", "why")
+    __slots__ = ("_said", "anchor", "default", "files", "own", "parts", "pattern", "verb", "why")
 
     def __init__(
         self,
@@ -49,6 +50,14 @@ class PathRule:
         self.verb, self.pattern = verb, pattern
         self.own, self.files, self.default, self.why = own, files, default, why
         self.anchor, self.parts = _parse(verb, pattern)
+        self._said: tuple[str, str] | None = None
+
+    @property
+    def said(self) -> tuple[str, str]:
+        """Reason and remedy. Every mount of a box that begins wants both."""
+        if self._said is None:
+            self._said = self.reason, self.remedy
+        return self._said
 
     def __str__(self) -> str:
         return f"--{self.verb} {quoted(self.pattern)}"
@@ -129,8 +138,8 @@ def escaped(names: list[bytes]) -> Parts:
 
 def quoted(pattern: str) -> str:
     """For a shell, where it needs quotes."""
-    plain = all(letter.isalnum() or letter in "._-/+,:@%" for letter in pattern)
-    return pattern if plain else "'" + pattern.replace("'", "'\\''") + "'"
+    rest = pattern.translate(NEED_NO_QUOTES)
+    return pattern if not rest or rest.isalnum() else "'" + pattern.replace("'", "'\\''") + "'"
 
 
 # -- reading --------------------------------------------------------------------------------------------------------
@@ -159,8 +168,9 @@ def _parse(verb: str, pattern: str) -> tuple[str, Parts]:
     words = [word for word in rest.split("/") if word not in ("", ".")]
     parts: list[bytes] = []
     for word in words:
-        _check(verb, pattern, word)
         part = os.fsencode(word)
+        if len(part) > NAME_MAX or word == ".." or "[" in word or "\\" in word:
+            _check(verb, pattern, word)
         if part != DEEP or not parts or parts[-1] != DEEP:
             parts.append(part)
     if not parts or parts == [DEEP]:

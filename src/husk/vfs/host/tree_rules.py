@@ -25,8 +25,14 @@ from husk.native._core import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Protocol
 
     Identity = tuple[int, int]  # device and inode
+
+    class Numbered(Protocol):
+        """The rules of a mount, by the number that the guard gives."""
+
+        def __getitem__(self, number: int, /) -> TreeRule: ...
 
 ALLOW, PROTECT, DENY, HIDE = range(4)  # as native/host/name_rules.h has them
 WAY, OWN_WAY, PASSING, OWN_PASSING = 1, 2, 4, 8
@@ -67,7 +73,7 @@ class TreeRules:
 
     __slots__ = ("_fd", "_hidden", "_identities", "_own", "_rules")
 
-    def __init__(self, fd: int, rules: list[TreeRule], identities: dict[Identity, int]) -> None:
+    def __init__(self, fd: int, rules: Numbered, identities: dict[Identity, int]) -> None:
         self._fd, self._rules, self._identities = fd, rules, identities
         self._hidden = {identity for identity, rule in identities.items() if rules[rule].verb == HIDE}
         # What the guest made, in directories that it made, by a name that a rule is about. The guard knows these
