@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,29 +23,15 @@ from husk.sandbox.runner import Events, Prepared, Runner
 from husk.sandbox.start import launch_ahead
 from husk.sandbox.start.launch_ahead import Ahead
 from husk.walls import namespaces
+from tests.lib import start_places
 from tests.lib.running import husk_command, need_bare, until
+from tests.lib.start_places import children
 
 LOOK = "pwd; umask; touch new; ls -lan --time-style=+ / /tmp /workspace; cat /proc/mounts /proc/self/limits; exit 3"
 OWN_USER = re.compile(rb"\b(?:19|20|21)\d{8}\b")  # without namespaces husk run as root gives each box another
 
 
-@pytest.fixture(params=["walled", "bare"])
-def here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """A place for boxes; on a host that gives namespaces, or none."""
-    if request.param == "bare":
-        need_bare()
-        walls_here = namespaces.walls_here
-        monkeypatch.setattr(plan, "walls_here", lambda **wish: walls_here(**{**wish, "namespaces": False}))
-    monkeypatch.setenv("HUSK_STATE", str(tmp_path / "state"))
-    before = set(os.listdir("/proc/self/fd"))
-    yield tmp_path
-    assert until(lambda: not children())
-    assert until(lambda: set(os.listdir("/proc/self/fd")) <= before)  # a thread may be looking at the C library
-    assert list((tmp_path / "state").iterdir()) == []
-
-
-def children() -> list[str]:
-    return Path("/proc/thread-self/children").read_text().split()
+here = start_places.here
 
 
 def begin(*words: str) -> Ahead:
@@ -71,6 +56,7 @@ def test_what_begins_a_box_needs_neither_kernel_nor_file_system() -> None:
         "husk.vfs", "husk.vfs.state", "husk.vfs.fd_reserve", "husk.vfs.invalidation",
     }  # fmt: skip
     assert "husk.sandbox.box" not in loaded and "husk.sandbox.filesystem" not in loaded
+
 
 
 def test_husk_init_begins_before_the_rest_is_imported(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,30 +13,19 @@ from husk.cli.run_policy import RunOptions
 from husk.kernel.changed_names import ChangedNames
 from husk.kernel.kernel import Kernel
 from husk.native._core import Call as RawCall
-from husk.sandbox import plan, runner
+from husk.sandbox import runner
 from husk.sandbox.errors import HuskError
 from husk.sandbox.policy import TOLD_LATE, Policy
 from husk.sandbox.runner import Events, Prepared, Runner
-from husk.walls import namespaces
-from tests.lib.running import need_bare, until
+from tests.lib import start_places
+from tests.lib.running import until
 
 PROGRAM = "pwd; umask; ls -lan --time-style=+ / /tmp /workspace; cat /proc/mounts /proc/self/limits; exit 3"
 
 OWN_USER = re.compile(rb"\b(?:19|20|21)\d{8}\b")  # without namespaces husk run as root gives each box another
 
 
-@pytest.fixture(params=["walled", "bare"])
-def here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """A place for boxes; on a host that gives namespaces, or none."""
-    if request.param == "bare":
-        need_bare()
-        walls_here = namespaces.walls_here
-        monkeypatch.setattr(plan, "walls_here", lambda **wish: walls_here(**{**wish, "namespaces": False}))
-    monkeypatch.setenv("HUSK_STATE", str(tmp_path / "state"))
-    before = set(os.listdir("/proc/self/fd"))
-    yield tmp_path
-    assert until(lambda: set(os.listdir("/proc/self/fd")) <= before)  # a thread may be looking at the C library
-    assert list((tmp_path / "state").iterdir()) == []
+here = start_places.here
 
 
 def run(words: list[str], prepared: Prepared | None) -> tuple[int, bytes, bytes | None, list[tuple[str, str]]]:
