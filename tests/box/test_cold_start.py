@@ -58,6 +58,53 @@ def test_what_begins_a_box_needs_neither_kernel_nor_file_system() -> None:
     assert "husk.sandbox.box" not in loaded and "husk.sandbox.filesystem" not in loaded
 
 
+def test_what_a_run_imports_is_imported_in_order(tmp_path: Path) -> None:
+    """Each module of the lists alone: those that it imports came before. And nothing is missing in them."""
+    code = (
+        "import os, sys\n"
+        "from husk.cli.start.module_finder import find_quickly, load\n"
+        "find_quickly()\n"
+        "from husk import cli\n"
+        "from husk.cli.start import run_modules\n"
+        "def loaded():\n"
+        "    return {name for name in sys.modules if name.startswith('husk.')} - {'husk.native._core'}\n"
+        "known = loaded()\n"
+        "for names in (run_modules.FIRST, run_modules.REST, run_modules.FOR_MOUNTS):\n"
+        "    for name in names:\n"
+        "        load([name])\n"
+        "        new = loaded() - known\n"
+        "        assert name in new and all((one + '.').startswith(name + '.') for one in new), (name, new)\n"
+        "        known = loaded()\n"
+        "assert cli.main(sys.argv[1:]) == 0\n"
+        "assert loaded() == known, loaded() - known\n"
+    )
+    (tmp_path / "shown").mkdir()
+    mounts = [f"--mount={tmp_path}/shown:/workspace/{mode}:{mode}" for mode in ("ro", "cow")]
+    environment = os.environ | {"HUSK_STATE": str(tmp_path / "state")}
+    command = [sys.executable, "-c", code, "run", *mounts, "--", "true"]
+    done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("fault", ["missing", "old"])
+def test_a_module_that_is_not_as_expected_is_left_to_python(fault: str, tmp_path: Path) -> None:
+    for name in ("husk/__init__.py", "husk/one.py", "husk/two.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("import sys; before = __name__ in sys.modules\n")
+    assert subprocess.run([sys.executable, "-m", "compileall", "-q", str(tmp_path)]).returncode == 0
+    for compiled in (tmp_path / "husk" / "__pycache__").glob("two.*.pyc"):
+        compiled.unlink() if fault == "missing" else compiled.write_bytes(bytes(16) + compiled.read_bytes()[16:])
+    code = (
+        f"import sys; from husk.cli.start.module_finder import find_quickly, load; find_quickly()\n"
+        f"import husk; husk.__path__ = [{str(tmp_path / 'husk')!r}]\n"
+        "load(['husk.none', 'husk.one', 'husk.two', 'husk.no.deeper'])\n"
+        "assert husk.one.before and husk.one.__spec__.origin == husk.one.__file__, husk.one\n"
+        "assert 'husk.two' not in sys.modules\n"
+        "import husk.two\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
 
 def test_husk_init_begins_before_the_rest_is_imported(tmp_path: Path) -> None:
     """In the command itself."""

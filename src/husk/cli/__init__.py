@@ -7,7 +7,8 @@ import os
 import sys
 
 from husk.cli.output import say, say_as_is
-from husk.cli.start.module_finder import find_quickly
+from husk.cli.start.module_finder import find_quickly, load
+from husk.cli.start.run_modules import FIRST
 from husk.sandbox.stdio.std_fds import open_missing_std_fds
 
 TYPE_CHECKING = False
@@ -79,6 +80,8 @@ def main(argv: list[str] | None = None) -> int:
         module = f"husk.cli.{module}"
         # Nothing that is imported becomes garbage, and looking for some costs a cold start one part in thirty.
         gc.disable()
+        if name == "run":
+            load(FIRST)
         __import__(module)  # importlib's own function would have to be imported first
         gc.freeze()
         gc.enable()

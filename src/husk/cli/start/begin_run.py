@@ -10,6 +10,8 @@ import gc
 from husk.cli.exit_codes import failed
 from husk.cli.options.run_options import RUN
 from husk.cli.run_policy import RunOptions
+from husk.cli.start.module_finder import load
+from husk.cli.start.run_modules import FOR_MOUNTS, REST
 from husk.sandbox.start.launch_ahead import Ahead
 from husk.sandbox.stdio.std_fds import may_hand_over
 
@@ -23,6 +25,9 @@ def main(args: list[str]) -> int:
     ahead = _begin(options, ended_by)
     try:
         gc.disable()  # as in main of the package
+        load(REST)
+        if options.policy.mounts:
+            load(FOR_MOUNTS)
         from husk.cli.cmd_run import go_on
 
         gc.freeze()
