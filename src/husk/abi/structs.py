@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import struct
+from _struct import Struct  # the bare C module: see cli/cmd_run.py
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
         btime: int
 
 
-_STAT = struct.Struct("<QQQIIIIQqqqqqqqqq24x")
-_STATX = struct.Struct("<IIQIIIHHQQQQ" + "qIi" * 4 + "IIIIQII96x")
-_STATFS = struct.Struct("<qqQQQQQiiqqq32x")
-_DIRENT64 = struct.Struct("<QqHB")
-_DIRENT = struct.Struct("<QQH")
+_STAT = Struct("<QQQIIIIQqqqqqqqqq24x")
+_STATX = Struct("<IIQIIIHHQQQQ" + "qIi" * 4 + "IIIIQII96x")
+_STATFS = Struct("<qqQQQQQiiqqq32x")
+_DIRENT64 = Struct("<QqHB")
+_DIRENT = Struct("<QQH")
 
 STATX_BASIC_STATS, STATX_BTIME, STATX_MNT_ID = 0x7FF, 0x800, 0x1000
 STATX_ATTR_MOUNT_ROOT = 0x2000

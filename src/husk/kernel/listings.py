@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import time
-from bisect import bisect_right
 from itertools import islice
 
 from husk.abi.structs import pack_dirent64
@@ -64,6 +63,8 @@ class Listings:
                 call.kernel.names.listed(directory, stamp, kept.whole)  # C has forgotten it, or never knew it
             if not position and len(kept.whole) <= room:
                 return kept.whole, kept.cookies[-1]
+            from _bisect import bisect_right  # a library to be loaded: many programs list nothing
+
             start = bisect_right(kept.cookies, position)
             return _fill(zip(kept.cookies[start:], kept.records[start:], strict=True), position, room)
 

@@ -5,7 +5,7 @@ Here: layouts, numbers and packing. Not here: starting husk-init and talking wit
 
 from __future__ import annotations
 
-import struct
+from _struct import Struct  # the bare C module: see cli/cmd_run.py
 
 from husk.walls.landlock import landlock_rights
 from husk.walls.namespaces import clone_flags
@@ -22,13 +22,13 @@ DIRECT = 128
 TERMINAL_FD, START_FD, JOIN_FD, PERSON_FD = 7, 8, 9, 14
 SAID_GO, SAID_END = b"g", b"e"
 
-PLAN = struct.Struct("<IIQIIQQQQIIIIIIIIIIQ")
-LIMIT = struct.Struct("<QQQ")  # resource, soft, hard
+PLAN = Struct("<IIQIIQQQQIIIIIIIIIIQ")
+LIMIT = Struct("<QQQ")  # resource, soft, hard
 LIMITS_BYTES = 16 * LIMIT.size
-REPORT = struct.Struct("<IiiIqqqq")
+REPORT = Struct("<IiiIqqqq")
 FAILED, MAP_IDS, LISTENER, EXEC_FAILED, ENDED, STOPPED = 1, 2, 3, 4, 5, 6
 DIAGNOSIS, REAPER, STATE, GUEST, NAMES = 7, 8, 9, 10, 11
-START = struct.Struct("<QII")
+START = Struct("<QII")
 
 
 class Order:

@@ -9,7 +9,7 @@ import errno
 import fcntl
 import os
 import stat as st
-import struct
+from _struct import Struct  # the bare C module: see cli/cmd_run.py
 
 from husk.kernel.call import AT_FDCWD, start_dir
 from husk.native._core import WAKE_SIGNAL
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 BINPRM_BUF_SIZE = 256
 MOST_INTERPRETERS = 5  # exec_binprm: a sixth rewrite is ELOOP
-ELF_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
-ELF_PHDR = struct.Struct("<IIQQQQQQ")
+ELF_HEADER = Struct("<16sHHIQQQIHHHHHH")
+ELF_PHDR = Struct("<IIQQQQQQ")
 EM_X86_64, ET_EXEC, ET_DYN, PT_INTERP = 62, 2, 3, 3
 APE_MAGICS = (b"MZqFpD='", b"jartsr='", b"APEDBG='")
 APE_HEADER_BYTES = 8192

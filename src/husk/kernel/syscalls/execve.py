@@ -9,13 +9,13 @@ from __future__ import annotations
 import errno
 import os
 import stat as st
-import struct
+from _struct import Struct  # the bare C module: see cli/cmd_run.py
 
 from husk.kernel.call import AT_FDCWD, Call, Reply, answered_remotely, duplicate, held_node, i32, path, start_dir, u32
 from husk.kernel.exec.program import Executable, Program, guest_path, open_executable, prepare
 
 AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH = 0x100, 0x1000
-EXEC_INFO = struct.Struct("<IIiiIIIIII16s64s2Q64s")  # struct husk_exec_info, native/loader/protocol.h
+EXEC_INFO = Struct("<IIiiIIIIII16s64s2Q64s")  # struct husk_exec_info, native/loader/protocol.h
 EXEC_MAGIC, EXEC_VERSION = 0x6B737568, 1
 HEADER_GIVEN = 1
 

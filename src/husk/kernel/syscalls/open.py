@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat as st
-import struct
+from _struct import unpack_from  # the bare C module: see cli/cmd_run.py
 
 from husk.kernel.call import ANSWERED, AT_FDCWD, Call, GiveFd, Reply, held_dir, i32, path, start_dir, u32
 from husk.vfs.node import Dir
@@ -59,7 +59,7 @@ def openat2(call: Call) -> Reply:
     how = call.raw.read(call.args[2], size)
     if any(how[24:]):
         raise OSError(errno.E2BIG, "struct open_how has fields husk does not know")
-    flags, mode, resolve = struct.unpack_from("<QQQ", how)
+    flags, mode, resolve = unpack_from("<QQQ", how)
     if flags & ~KNOWN_FLAGS or resolve & ~RESOLVE_ALL or mode & ~0o7777:
         raise OSError(errno.EINVAL, "unknown flag")
     if mode and not flags & (os.O_CREAT | O_TMPFILE):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import os
 import stat as st
-from bisect import bisect_right
 
 from husk.native._core import ClosedFileSystem, is_fixed, kernel_file_system, list_names, open_beneath, stat_beneath
 from husk.vfs.host.host_file import (
@@ -193,6 +192,8 @@ class HostTree(Tree):
         listing = directory.listing
         if after <= 2 or not listing:
             listing = directory.listing = self._snapshot(directory)
+        from _bisect import bisect_right  # a library to be loaded: many programs list nothing
+
         start = bisect_right(listing, after, key=_cookie)
         if start == len(listing):
             directory.listing = []  # read to its end: not kept for every directory that some `find` walked through
