@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from husk.sandbox.mount_guards import MountRoot, OwnPlaces
     from husk.sandbox.policy import Mount, Policy
     from husk.vfs.host.host_tree import HostTree
-    from husk.vfs.node import Tree
+    from husk.vfs.node import Node, Tree
     from husk.walls.ids import Ids
 
 
@@ -196,8 +196,10 @@ def furnish(
         _mount_all(files, policy, ids)
         with files.vfs.lock:
             files.vfs.state.invalidation.announce(files.layers[0][1].root, True)  # names may be taught by now
-    if policy.mounts or image.sealed_root is None:
-        image.seal()  # what the caller mounted is no change of the guest's
+    if image.sealed_root is None:
+        image.seal()
+    elif policy.mounts:  # what the caller mounted is no change of the guest's
+        image.seal(_mounted_below(image, policy.mounts))
     if source is not None and source.on_host:
         from husk.vfs.image.store_image import lay_over_host
 
@@ -211,6 +213,20 @@ def furnish(
         kept.lay_over(files.layers, files.creds)
     if policy.limits["disk-files"] is not None:
         files.vfs.state.limit_nodes(policy.limits["disk-files"])
+
+
+def _mounted_below(image: LayeredTree, mounts: list[Mount]) -> set[bytes] | None:
+    """The names of the root that lie above the mounts. None: a symbolic link may lead elsewhere."""
+    found = set()
+    for mount in mounts:
+        names = os.fsencode(mount.target).strip(b"/").split(b"/")
+        found.add(names[0])
+        here: Node | None = image.root
+        while names and isinstance(here, LayerDir):
+            here = here.names.get(names.pop(0))
+        if isinstance(here, Inode) and here.kind == st.S_IFLNK:
+            return None
+    return found
 
 
 def _mount_all(files: Files, policy: Policy, ids: Ids) -> None:

@@ -196,7 +196,10 @@ def _import_the_rest() -> None:
         "husk.sandbox.limits.enforcement", "husk.sandbox.limits.cgroups", "husk.sandbox.limits.meter",
         "husk.kernel.syscalls.directories", "husk.kernel.syscalls.names", "husk.kernel.syscalls.setattr",
         "husk.kernel.syscalls.sockets", "husk.kernel.syscalls.tty", "husk.kernel.syscalls.xattrs",
-        "husk.vfs.mounts", "husk.vfs.proc.maps", "husk.vfs.proc.system_files", "husk.vfs.proc.task_files",
+        "_bisect", "husk.vfs.mounts", "husk.vfs.proc.maps", "husk.vfs.proc.system_files", "husk.vfs.proc.task_files",
         "husk.vfs.proc.net_files", "husk.kernel.net.box_net",
     ):  # fmt: skip
         __import__(module)
+    from husk.sandbox.rules import default_rules
+
+    default_rules.prepare()

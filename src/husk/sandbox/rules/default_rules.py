@@ -78,6 +78,12 @@ def default_rules() -> list[PathRule]:
     return list(_made)
 
 
+def prepare() -> None:
+    """For a process that others are forked from: they find ready what every mount wants to know of the rules."""
+    for rule in default_rules():
+        assert rule.said and rule.named is not None
+
+
 def _make() -> list[PathRule]:
     tables = (("hide", HIDDEN), ("deny", DENIED), ("allow", ALLOWED), ("protect", PROTECTED))
     return [

@@ -13,7 +13,17 @@ import stat as st
 
 from husk.native._core import guard_root, judge_name, name_matches, names_present, open_beneath, unguard_root
 from husk.sandbox.errors import UsageError
-from husk.sandbox.rules.path_rule import DEEP, VERBS, WILD, PathRule, components, escaped, homes, state_at
+from husk.sandbox.rules.path_rule import (
+    DEEP,
+    VERBS,
+    PathRule,
+    components,
+    escaped,
+    homes,
+    is_plain,
+    named_by,
+    state_at,
+)
 from husk.vfs.host.tree_rules import ALLOW, DENY, TreeRule
 
 TYPE_CHECKING = False
@@ -28,7 +38,6 @@ if TYPE_CHECKING:
 
 SMALL = 100
 STRENGTH = {verb: number for number, verb in enumerate(VERBS)}
-WILD_BYTES = "".join(sorted(WILD)).encode()
 LOOK = os.O_PATH | os.O_NOFOLLOW
 
 
@@ -93,11 +102,10 @@ class RootRules:
 
     def names(self) -> Iterator[bytes]:
         """Names below the root that a rule means, where it means just one."""
-        for verb, _, _, parts, state, *_ in self.native:
-            for number, part in enumerate(parts):
-                begins = state >> number & 1 or (number == 1 and parts[0] == DEEP)
-                if begins and verb != ALLOW and part != DEEP and _is_plain(parts[number:]):
-                    yield b"/".join(parts[number:])
+        for (verb, _, _, parts, state, *_), rule in zip(self.native, self.whose, strict=True):
+            if verb == ALLOW or rule is None:
+                continue
+            yield from rule.named if state == 1 and parts is rule.parts else named_by(parts, state)
 
 
 class Texts:
@@ -253,7 +261,7 @@ class BeginsAbove:
         first = parts[1]
         found = self._known.get(first)
         if found is None:
-            found = _is_plain((first,)) and any(name_matches(first, name) for name in self._source)
+            found = is_plain((first,)) and any(name_matches(first, name) for name in self._source)
             self._known[first] = found
         return found
 
@@ -261,9 +269,3 @@ class BeginsAbove:
 def _may_meet(home: Parts, source: list[bytes]) -> bool:
     """Does one of the two directories lie in the other?"""
     return all(name_matches(part, name) for part, name in zip(home, source, strict=False))
-
-
-def _is_plain(parts: Parts) -> bool:
-    """Has none of them a wildcard? ** has."""
-    text = b"/".join(parts)
-    return text.translate(None, WILD_BYTES) == text

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 VERBS = ("allow", "protect", "deny", "hide")  # the weakest first; native/host/name_rules.h has the same order
 MOST_PARTS, NAME_MAX = 28, 255
 WILD = frozenset("*?[\\")
+WILD_BYTES = b"*?[\\"
 DEEP = b"**"
 NEED_NO_QUOTES = str.maketrans("", "", "._-/+,:@%")
 
@@ -35,7 +36,7 @@ class PathRule:
     `default`: husk brought it along.
     """
 
-    __slots__ = ("_said", "anchor", "default", "files", "own", "parts", "pattern", "verb", "why")
+    __slots__ = ("_named", "_said", "anchor", "default", "files", "own", "parts", "pattern", "verb", "why")
 
     def __init__(
         self,
@@ -51,6 +52,14 @@ class PathRule:
         self.own, self.files, self.default, self.why = own, files, default, why
         self.anchor, self.parts = _parse(verb, pattern)
         self._said: tuple[str, str] | None = None
+        self._named: tuple[bytes, ...] | None = None
+
+    @property
+    def named(self) -> tuple[bytes, ...]:
+        """Names below the root of a mount that it means there, if it begins there."""
+        if self._named is None:
+            self._named = tuple(named_by(self.parts, 1))
+        return self._named
 
     @property
     def said(self) -> tuple[str, str]:
@@ -116,6 +125,20 @@ def _with_empty(parts: Parts, state: int) -> int:
         if state >> number & 1 and parts[number] == DEEP:
             state |= 2 << number
     return state
+
+
+def named_by(parts: Parts, state: int) -> Iterator[bytes]:
+    """Names that these parts mean in this state, where they mean just one."""
+    for number, part in enumerate(parts):
+        begins = state >> number & 1 or (number == 1 and parts[0] == DEEP)
+        if begins and part != DEEP and is_plain(parts[number:]):
+            yield b"/".join(parts[number:])
+
+
+def is_plain(parts: Parts) -> bool:
+    """Has none of them a wildcard? ** has."""
+    text = b"/".join(parts)
+    return text.translate(None, WILD_BYTES) == text
 
 
 def components(path: str) -> list[bytes]:

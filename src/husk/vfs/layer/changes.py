@@ -9,15 +9,15 @@ from husk.vfs.node import ROOT_CONTEXT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from husk.native._core import HostStat
     from husk.vfs.layer.layered_tree import LayeredTree
     from husk.vfs.node import Dir, Node
 
 
-def seal(tree: LayeredTree) -> None:
-    for name in tree.root.names:
+def seal(tree: LayeredTree, names: Iterable[bytes] | None = None) -> None:
+    for name in tree.root.names if names is None else names:
         accept(tree, tree.root, name)
     tree.sealed_root = tree.stat(ROOT_CONTEXT, tree.root)
 

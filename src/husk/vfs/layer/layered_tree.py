@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import os
 import stat as st
-from bisect import bisect_right
 
 from husk.native._core import open_beneath, stat_beneath
 from husk.vfs.clock import now
@@ -31,7 +30,7 @@ from husk.vfs.pinned import Orphan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from husk.native._core import HostStat, Manifest
     from husk.vfs.host_view import HostView
@@ -135,9 +134,10 @@ class LayeredTree(Tree):
         inode.add_name(directory, name)
         return info
 
-    def seal(self) -> None:
-        """What is here now is the starting point that `changes` compares with."""
-        seal(self)
+    def seal(self, names: Iterable[bytes] | None = None) -> None:
+        """What is here now is the starting point that `changes` compares with. `names`: those of the root below which
+        anything has changed since it was sealed before."""
+        seal(self, names)
 
     def accept(self, directory: Dir, name: bytes) -> None:
         accept(self, directory, name)
@@ -194,6 +194,8 @@ class LayeredTree(Tree):
             self._metadata.accessed(directory)
         if after <= 2 or not listing:
             listing = directory.listing = self.snapshot(directory)
+        from _bisect import bisect_right  # a library to be loaded: many programs list nothing
+
         start = bisect_right(listing, after, key=_cookie)
         if start == len(listing):
             # Read to its end. Positions in an unchanged lower directory follow from the host's order: no need to keep
