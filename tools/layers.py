@@ -15,8 +15,9 @@ KERNEL_LAYERS: dict[str, set[str]] = {
     # are shown.
     "store": {"native._core", "abi.text"},
     # From native only the C module's host functions: opening a host file beneath a directory without following links is
-    # a system call that the standard library lacks, and it knows nothing of guests or notifications.
-    "vfs": {"abi", "store", "native._core"},
+    # a system call that the standard library lacks, and it knows nothing of guests or notifications. So it is with
+    # real paths.
+    "vfs": {"abi", "store", "native._core", "native.real_paths"},
     "kernel": {"abi", "native", "vfs"},
     "sandbox": {"abi", "native", "walls", "store", "vfs", "kernel"},
 }

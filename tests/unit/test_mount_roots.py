@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from husk.native._core import mount_id, names_present, upward
+from husk.native.real_paths import real_path
 
 ONLY_NAMED = os.O_PATH | os.O_DIRECTORY
 
@@ -50,3 +51,19 @@ def test_names_present(tmp_path: Path) -> None:
             names_present(root, ["text"])  # type: ignore[list-item]
     finally:
         os.close(root)
+
+
+def test_real_paths_are_pythons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dir" / "in").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("dir/in")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "broken").symlink_to("dir/none/deeper")
+    (tmp_path / "dir" / "\udcff").touch()
+    for name in ("", ".", "..", "dir", "link", "link/..", "dir/../link/", "loop", "loop/x", "broken", "none/../dir",
+                 "dir/\udcff", "x" * 300, "dir/" * 1500, "/", "//", "///", "//tmp", "/usr/../bin", "~"):  # fmt: skip
+        for path in (name, f"{tmp_path}/{name}"):
+            assert real_path(path) == os.path.realpath(path), path
+            assert real_path(os.fsencode(path)) == os.fsencode(os.path.realpath(path)), path
+    with pytest.raises(ValueError):
+        real_path("a\0b")

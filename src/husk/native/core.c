@@ -32,6 +32,7 @@ static PyMethodDef functions[] = {
     {"hidden_names", host_py_hidden_names, METH_VARARGS, "hidden_names(root_fd, directory, names): those it hides"},
     {"upward", host_py_upward, METH_VARARGS, "upward(fd): (device, inode) of the directory and of those above it"},
     {"mount_id", host_py_mount_id, METH_VARARGS, "mount_id(fd): of the mount it was opened through; -1: not known"},
+    {"real_path", host_py_real_path, METH_VARARGS, "real_path(path): without links; None: ask Python"},
     {"names_present", host_py_names_present, METH_VARARGS, "names_present(root_fd, names): those that there are"},
     {"unguard_root", host_py_unguard_root, METH_VARARGS, "unguard_root(root_fd): before it is closed"},
     {"is_fixed", host_py_is_fixed, METH_VARARGS, "is_fixed(root_fd, dev, ino): this directory must stay where it is"},

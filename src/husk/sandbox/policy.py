@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from husk.native.real_paths import real_path
 from husk.sandbox.errors import UsageError
 from husk.sandbox.limits.limits import Limits
 
@@ -33,7 +34,7 @@ class Mount:
     def __init__(
         self, source: str, target: str, mode: str = "ro", *, ruled: bool = True, passing: bool = False
     ) -> None:
-        self.source = source if mode == "image" else os.path.realpath(source)
+        self.source = source if mode == "image" else real_path(source)
         self.target, self.mode, self.ruled, self.passing = target, mode, ruled, passing
 
     @classmethod

@@ -12,6 +12,7 @@ import errno
 import os
 
 from husk.native._core import VfsLock
+from husk.native.real_paths import real_path
 from husk.vfs.fd_reserve import is_in_reserve
 from husk.vfs.invalidation import Invalidation
 
@@ -38,7 +39,7 @@ GUEST_SEES = os.O_PATH | os.O_NONBLOCK | os.O_DIRECTORY | os.O_NOFOLLOW  # of a 
 def waiting_place(path: bytes) -> int:
     """Open a directory for a guest to wait in before the box has a file system: a placeholder that stands for nothing
     yet. The first directory that needs one gets it. `path` is the state directory, which a State will take as it is."""
-    places = os.path.realpath(path) + b"/" + PLACES
+    places = real_path(path) + b"/" + PLACES
     os.mkdir(places, 0o700)
     for directory in (places, path):
         os.chmod(directory, 0o711)
@@ -89,7 +90,7 @@ class State:
 
     def __init__(self, path: bytes) -> None:
         # The host kernel shows resolved names in /proc/PID/fd, so keep a resolved one to compare with.
-        self.path = os.path.realpath(path)
+        self.path = real_path(path)
         self._files_fd = -1
         self.fd, self.placeholders_fd = self._open()
         self.lock = VfsLock()  # whoever looks at a tree of the box, or changes one, holds it

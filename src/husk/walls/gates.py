@@ -7,6 +7,8 @@ from __future__ import annotations
 import os
 import stat as st
 
+from husk.native.real_paths import real_path
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,7 +36,7 @@ def may_show_usr(mounts: Iterable[tuple[str, str]], store: str) -> bool:
         return False
     table: list[MountLine] | None = None
     for source, target in mounts:
-        real = os.path.realpath(source) if source else ""  # an image has none
+        real = real_path(source) if source else ""  # an image has none
         if any(_overlap(target, one) for one in SHOWN):
             return False
         if not real:
@@ -46,7 +48,7 @@ def may_show_usr(mounts: Iterable[tuple[str, str]], store: str) -> bool:
         if any(_overlap(real, one) for one in SHOWN) or any(_overlap(here, one) for one in shown):
             return False
     own = [store, os.path.expanduser("~"), *(os.environ.get(name, "") for name in PLACES)]
-    if any(path and _lies_in(os.path.realpath(path), USR) for path in own):
+    if any(path and _lies_in(real_path(path), USR) for path in own):
         return False
     try:
         return st.S_ISDIR(os.lstat(USR).st_mode)

@@ -11,10 +11,10 @@ def _names(text: str) -> list[str]:
 # Up to where husk-init begins.
 FIRST = _names("""
     cli.options sandbox.errors cli.options.parse_words cli.exit_codes cli.options.run_options sandbox.limits
-    sandbox.limits.limits sandbox.policy cli.run_policy sandbox.start native native.threads sandbox.orphans walls
-    walls.landlock abi.box_walls walls.namespaces walls.init_plan sandbox.launch walls.gates walls.ids
-    walls.ready_filter sandbox.plan sandbox.start.orders sandbox.locked_dir sandbox.state_dir vfs vfs.fd_reserve
-    vfs.invalidation vfs.state sandbox.start.launch_ahead cli.start.begin_run
+    sandbox.limits.limits native native.real_paths sandbox.policy cli.run_policy sandbox.start native.threads
+    sandbox.orphans walls walls.landlock abi.box_walls walls.namespaces walls.init_plan sandbox.launch walls.gates
+    walls.ids walls.ready_filter sandbox.plan sandbox.start.orders sandbox.locked_dir sandbox.state_dir vfs
+    vfs.fd_reserve vfs.invalidation vfs.state sandbox.start.launch_ahead cli.start.begin_run
 """)
 # Until the box is built.
 REST = _names("""

@@ -100,6 +100,7 @@ PyObject *host_py_name_matches(PyObject *self, PyObject *args); /* name_rules.c 
 PyObject *host_py_upward(PyObject *self, PyObject *args);
 PyObject *host_py_mount_id(PyObject *self, PyObject *args);
 PyObject *host_py_names_present(PyObject *self, PyObject *args);
+PyObject *host_py_real_path(PyObject *self, PyObject *args);
 
 /* advisory_locks.c: on descriptors that stay the caller's; EINTR is returned. */
 PyObject *host_py_lock_file(PyObject *self, PyObject *args);

@@ -1,10 +1,11 @@
-/* native: what a box has to know of its mounts' roots before it begins: the directories above one, and which of many
- * names there are below it. Python could ask each by itself; there are hundreds, at every start. */
+/* native: what a box has to know of its mounts' roots before it begins: their real paths, the directories above one,
+ * and which of many names there are below it. Python could ask each by itself; there are hundreds, at every start. */
 #include "host/host.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -123,4 +124,24 @@ PyObject *host_py_names_present(PyObject *self, PyObject *args)
     free(texts);
     Py_XDECREF(names);
     return found;
+}
+
+/* real_path(path): without links; None: not all of it is there, or may be looked at. The caller asks Python then, which
+ * resolves what it can. Two slashes at the beginning are a place of their own to Python, and none to the C library. */
+PyObject *host_py_real_path(PyObject *self, PyObject *args)
+{
+    (void)self;
+    const char *path;
+    char found[PATH_MAX];
+    if (!PyArg_ParseTuple(args, "y:real_path", &path))
+        return NULL;
+    bool done = false;
+    if (!(path[0] == '/' && path[1] == '/')) {
+        Py_BEGIN_ALLOW_THREADS
+        done = realpath(path, found) != NULL;
+        Py_END_ALLOW_THREADS
+    }
+    if (!done)
+        Py_RETURN_NONE;
+    return PyBytes_FromString(found);
 }

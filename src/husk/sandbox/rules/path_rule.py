@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from husk.native._core import name_matches
+from husk.native.real_paths import real_path
 from husk.sandbox.errors import UsageError
 
 TYPE_CHECKING = False
@@ -147,7 +148,7 @@ def components(path: str) -> list[bytes]:
 
 def homes() -> list[Parts]:
     """Directories that are homes: the caller's, root's, and every one below /home."""
-    own = os.path.realpath(os.path.expanduser("~"))
+    own = real_path(os.path.expanduser("~"))
     found = {escaped(components(own)), (b"root",), (b"home", b"*")}
     return sorted(found - {()})
 
@@ -188,13 +189,13 @@ def _parse(verb: str, pattern: str) -> tuple[str, Parts]:
         raise UsageError("write the path of that home, or ~/ for any home.", option=verb, value=pattern)
     elif "/" in pattern.rstrip("/"):
         anchor = "mount"
-    words = [word for word in rest.split("/") if word not in ("", ".")]
-    parts: list[bytes] = []
-    for word in words:
-        part = os.fsencode(word)
-        if len(part) > NAME_MAX or word == ".." or "[" in word or "\\" in word:
+    encoded = os.fsencode(rest)
+    if len(encoded) > NAME_MAX or ".." in rest or "[" in rest or "\\" in rest:
+        for word in rest.split("/"):
             _check(verb, pattern, word)
-        if part != DEEP or not parts or parts[-1] != DEEP:
+    parts: list[bytes] = []
+    for part in encoded.split(b"/"):
+        if part not in (b"", b".") and (part != DEEP or not parts or parts[-1] != DEEP):
             parts.append(part)
     if not parts or parts == [DEEP]:
         raise UsageError(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat as st
 
+from husk.native.real_paths import real_path
 from husk.vfs.clock import now
 from husk.vfs.layer.inodes import LayerDir
 from husk.vfs.layer.layered_tree import LayeredTree
@@ -103,7 +104,7 @@ def host_sources() -> list[object]:
     """What an image is made from. While it is the same, a new image would be the same: what is in / and /etc, and which
     directories show. What they hold is never copied."""
     found: list[object] = []
-    for path in (b"/", os.path.realpath(b"/etc")):
+    for path in (b"/", real_path(b"/etc")):
         seen = os.lstat(path)
         found.append((seen.st_dev, seen.st_ino, seen.st_mtime_ns))
     for name in (*PROGRAMS, *CACHES):
@@ -131,7 +132,7 @@ def _etc(tree: LayeredTree, files: dict[bytes, bytes], uids: Ids, gids: Ids) -> 
     etc = make_directory(tree, b"etc", 0o755)
     present = [os.fsencode(name) for name in os.listdir("/etc")]
     shown = frozenset(name for name in present if name in ETC or name.startswith(ETC_FAMILIES)) - files.keys()
-    tree.show(etc, os.path.realpath(b"/etc"), only=shown, uids=uids, gids=gids)
+    tree.show(etc, real_path(b"/etc"), only=shown, uids=uids, gids=gids)
     for name, parts in ETC_PARTS.items():
         if name in shown:
             node = tree.lookup(None, etc, name)
