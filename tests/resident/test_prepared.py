@@ -121,8 +121,11 @@ def test_an_attribute_that_is_new_needs_a_box_of_its_own() -> None:
         assert not policy.fits_usual_box(), name
 
 
-def test_the_first_names_are_known(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("mounted", [False, True])
+def test_the_first_names_are_known(here: Path, monkeypatch: pytest.MonkeyPatch, mounted: bool) -> None:
     """Every program's dynamic loader asks for them; the C core answers without Python."""
+    (here / "shown").mkdir()
+    words = [*(["--mount", f"{here}/shown:/workspace/shown"] if mounted else []), "--", "true"]
     answered: list[int] = []
     answer = Kernel.answer
 
@@ -131,14 +134,14 @@ def test_the_first_names_are_known(here: Path, monkeypatch: pytest.MonkeyPatch) 
         answer(kernel, raw)
 
     monkeypatch.setattr(Kernel, "answer", note)
-    run(["--", "true"], None)
+    run(words, None)
     asked, answered[:] = list(answered), []
     prepared = Prepared()
     try:
-        run(["--", "true"], prepared)
+        run(words, prepared)
     finally:
         prepared.close()
-    assert 0 < len(answered) < len(asked)
+    assert 0 < len(answered) < len(asked) - 1
 
 
 def _changed(change: str, path: bytes, room: int = 1 << 20) -> ChangedNames:

@@ -50,13 +50,13 @@ class Prepared:
         if ahead is None:
             self._sources = host_sources()
             self.box, self.standby = behind_walls(Policy([]), _bare_box)
+            try:
+                self.standby.expect(ASKED_FIRST)
+            except BaseException:
+                self.close()
+                raise
         else:
             self.box, self.standby = _bare_box(ahead.plan, ahead)
-        try:
-            self.standby.expect(ASKED_FIRST)
-        except BaseException:
-            self.close()
-            raise
 
     def fits(self, policy: Policy, events: Events, stdio: tuple[int, int, int]) -> bool:
         box = self.box
@@ -75,6 +75,12 @@ class Prepared:
             and box.state is not None
             and box.state.is_where_it_would_be()
         )
+
+    def furnish(self, policy: Policy) -> None:
+        """It is going to run what this policy says, which `fits`."""
+        self.box.furnish(policy)
+        if policy.mounts or not self.for_later:
+            self.standby.expect(ASKED_FIRST)  # once mounts have come, what was known of names is forgotten
 
     def close(self) -> None:
         """Nothing of it is left. Safe to call twice."""
@@ -214,7 +220,7 @@ class Runner:
             return None
         box = prepared.box
         try:
-            box.furnish(self.policy)
+            prepared.furnish(self.policy)
             return self._launched(box, stdio, kept, wakes, prepared.standby)
         except StandbyDied:
             return None
