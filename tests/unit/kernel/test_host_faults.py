@@ -132,7 +132,8 @@ def test_every_host_call_fails_once(tmp_path: Path, lower: Path, name: str) -> N
         where = f"{name}, host call {at} ({failing.failed}) fails with {errno.errorcode[number]}"
         if kind == "error":
             assert visible(guest) == before, f"{where}: half done"
-            assert not new_descriptors(descriptors), where
+            # The folder of the files is made on first use, and stays open as long as the box.
+            assert not [one for one in new_descriptors(descriptors) if not one.endswith("/files")], where
             told = errno.errorcode[value]
             assert value == number or (failing.failed, value) in TURNED, f"{where}: the guest gets {told}"
             if (name, failing.failed) not in ONCE:

@@ -114,6 +114,7 @@ def test_a_guest_that_died_frees_the_thread(guest: Guest, lower: Path) -> None:
 
 def test_fifo(guest: Guest) -> None:
     """Both ends are opened by guests; neither holds up the dispatcher, each gets its own descriptor."""
+    guest.vfs.state.need_files()
     before = open_descriptors()
     name = guest.text(b"fifo")
     reading, writing = guest.make("open", name, os.O_RDONLY), guest.make("open", name, os.O_WRONLY)
@@ -154,6 +155,7 @@ def test_connect_waits_without_holding_up_others(guest: Guest) -> None:
 def test_there_is_an_end_to_waiting(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The wait beyond the limit is refused with an event and leaves nothing. When others end, there is room again."""
     monkeypatch.setattr(waiting, "MOST_WAITING", 3)
+    guest.vfs.state.need_files()
     before, threads = open_descriptors(), len(os.listdir("/proc/self/task"))
     name = guest.text(b"fifo")
     readers = [guest.make("open", name, os.O_RDONLY) for _ in range(5)]
