@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from husk.native._core import HostStat, Listener
-    from husk.vfs.node import Context, Credentials, Dir, Node
+    from husk.vfs.node import Context, Dir, Node
     from husk.vfs.state import State
 
 NUMBERS = 4096  # for real files, set aside at once
@@ -74,12 +74,10 @@ class MadeFiles:
         )
 
     def teach_later(
-        self, creds: Credentials, number: int, key: bytes, directory: Dir, path: bytes, *, removable: bool
+        self, number: int, key: bytes, directory: Dir, path: bytes, new: tuple[int, int, int], *, removable: bool
     ) -> None:
-        """Likewise, for a directory of the host that was taught: with the first change there."""
-        new = directory.tree.new_owner(creds, directory)
-        if new is None:
-            return
+        """Likewise, for a directory of the host that was taught: with the first change there. `new`: the directory of
+        real files, user and group."""
         files_fd, uid, gid = new
         self._set_aside()
         self._own[directory.owner] = directory, uid, gid

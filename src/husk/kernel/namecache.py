@@ -288,23 +288,35 @@ class NameCache:
             return False
         # Where a guest watches C changes nothing, and this look at the directory would be seen.
         plain = not self.watched and directory.tree.plain_changes(directory)
-        layered = not self.watched and view.layered and view.manifest is None
-        path = os.path.join(self._vfs.path_of(directory), b"") if plain or layered else b""
-        self._settle(number, key, directory, view, asked or view.rel, path)
+        new = None
+        if view.layered and view.manifest is None and not self.watched:
+            new = directory.tree.new_owner(self._creds, directory)
+        path = os.path.join(self._vfs.path_of(directory), b"") if plain or new is not None else b""
+        self._settle(number, key, directory, view, asked or view.rel, path, new)
         if place:
-            self._settle(place, b"", directory, view, view.rel, path)
+            self._settle(place, b"", directory, view, view.rel, path, new)
         return True
 
-    def _settle(self, number: int, key: bytes, directory: Dir, view: HostView, rel: bytes, path: bytes) -> None:
+    def _settle(
+        self,
+        number: int,
+        key: bytes,
+        directory: Dir,
+        view: HostView,
+        rel: bytes,
+        path: bytes,
+        new: tuple[int, int, int] | None,
+    ) -> None:
+        """`path`: where C may change names there, the directory's; and in a layer, to whom what is `new` belongs."""
         if len(self._settled) >= DIRECTORIES_MAX:
             self._unsettle()
         if (number, key) not in self._settled:
             self._keys.setdefault(directory.owner, []).append((number, key))
         self._settled[number, key] = directory.placeholder or 0
         self._tell(number, key, directory, view, rel + b"/" if rel else b"")
-        if path and view.layered:
+        if path and new is not None:
             local = self._is_removal_local(directory)
-            self._made.teach_later(self._creds, number, key, directory, path, removable=local)
+            self._made.teach_later(number, key, directory, path, new, removable=local)
         elif path:
             self._listener.cache_changes(number, key, path)
 

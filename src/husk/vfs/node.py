@@ -465,8 +465,8 @@ class Tree:
         return None
 
     def new_owner(self, creds: Credentials, directory: Dir) -> tuple[int, int, int] | None:
-        """May that begin in this directory, where the box has changed nothing so far? The directory of real files, user
-        and group of a new one."""
+        """May that begin in this directory, where the box has changed nothing so far? The directory of real files, -1
+        while there is none, and user and group of a new one."""
         return None
 
     def may_be_told(self, directory: Dir) -> bool:

@@ -140,6 +140,11 @@ class State:
         self.need_files()
         return self._files_fd
 
+    @property
+    def known_files_fd(self) -> int:
+        """Likewise; -1: there is none yet."""
+        return self._files_fd
+
     def end(self) -> None:
         """The box is over: copies that are under way need not be finished."""
         self._ended = True

@@ -24,11 +24,11 @@ REST = _names("""
     kernel.namecache kernel.exec.program kernel.fd_tables kernel.syscalls kernel.kernel kernel.tasks vfs.clock
     vfs.image vfs.host vfs.host.host_file vfs.layer.cacheable vfs.layer.changes vfs.layer.content_copy
     vfs.layer.copy_up vfs.layer.lower vfs.layer.directory_ops vfs.layer.inode_numbers vfs.layer.metadata
-    vfs.layer.reverse_lookup vfs.layer.upper_files vfs.layer.layered_tree vfs.image.default_image vfs.image.etc_files
-    vfs.proc abi.numbers vfs.proc.proc_nodes vfs.proc.view vfs.proc.entries vfs.proc.proc_tree vfs.synth.pts
-    vfs.synth.dev vfs.synth.sysfs vfs.attributes vfs.handles vfs.mount_table vfs.naming vfs.opening vfs.placeholders
-    vfs.running_programs vfs.vfs kernel.net sandbox.filesystem sandbox.box sandbox.result sandbox.serve sandbox.run
-    sandbox.runner cli.cmd_run
+    vfs.layer.reverse_lookup vfs.layer.upper_files vfs.layer.layered_tree vfs.layer.leftovers vfs.image.default_image
+    vfs.image.etc_files vfs.proc abi.numbers vfs.proc.proc_nodes vfs.proc.view vfs.proc.entries vfs.proc.proc_tree
+    vfs.synth.pts vfs.synth.dev vfs.synth.sysfs vfs.attributes vfs.handles vfs.mount_table vfs.naming vfs.opening
+    vfs.placeholders vfs.running_programs vfs.vfs kernel.net sandbox.filesystem sandbox.box sandbox.result sandbox.serve
+    sandbox.run sandbox.runner cli.cmd_run
 """)
 # To mount directories of the host.
 FOR_MOUNTS = _names("""

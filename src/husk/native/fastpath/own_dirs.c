@@ -279,7 +279,7 @@ bool fast_own_enter_both(struct fast_cache *cache, const struct fast_resolved *f
                          bool *replaces)
 {
     struct fast_layer *layer = cache->layer;
-    if (from->own->dev != to->own->dev || !fast_permits(cache, &from->own->shown, 3) ||
+    if (from->own->dev != to->own->dev || to->own->files_fd < 0 || !fast_permits(cache, &from->own->shown, 3) ||
         !fast_permits(cache, &to->own->shown, 3) || !fast_lock_try(layer->lock))
         return false;
     const struct fast_name *one = fast_own_name_of(from), *other = fast_own_name_of(to);
@@ -337,6 +337,8 @@ int fast_own_make(struct fast_cache *cache, const struct fast_resolved *path, in
     struct fast_own *own = path->own;
     const char *name = path->name + path->cut;
     size_t size = path->size - path->cut;
+    if (own->files_fd < 0)
+        return -1;
     uint64_t number = fast_lock_number(layer->lock);
     struct statx x;
     struct fast_name *one = fast_own_find_name(own, name, size), *fresh = one ? NULL : fast_own_new_name(name, size);

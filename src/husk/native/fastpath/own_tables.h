@@ -21,7 +21,7 @@ struct fast_name {
 struct fast_own {
     struct fast_own *next, **link; /* owned by the cache */
     uint64_t owner;
-    int files_fd;          /* borrowed: where the real files are */
+    int files_fd;          /* borrowed: where the real files are; -1: nowhere yet, so Python makes the first */
     struct stat shown;     /* the directory's attributes; its times and size are not used */
     uint32_t dev, uid, gid; /* of what is made in it */
     bool changed;          /* C made something, and what was taught of the directory itself is marked as stale */

@@ -14,7 +14,7 @@ from husk.vfs.host.host_file import HOST_FLAGS
 from husk.vfs.layer.inodes import WHITEOUT, Inode, LayerDir, LowerNode, attribute_bytes, weight
 from husk.vfs.layer.lower import Generated
 from husk.vfs.node import ACL_ACCESS, ACL_DEFAULT, ROOT_CONTEXT, error
-from husk.vfs.permissions import inherit
+from husk.vfs.permissions import WRITE, inherit, permitted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -169,8 +169,10 @@ class DirectoryOps:
     def new_owner(self, creds: Credentials, directory: LayerDir) -> tuple[int, int, int] | None:
         if self._files.mirrored or directory.lower is None or not directory.lower.is_host:
             return None
+        if not permitted(creds, self._tree.stat(None, directory), WRITE):
+            return None
         owner = self._owner(creds)
-        return self._state.files_fd, owner.uid, owner.gid
+        return self._state.known_files_fd, owner.uid, owner.gid
 
     def made_outside(
         self, directory: LayerDir, name: bytes, number: int, mode: int, uid: int, gid: int, when: int
