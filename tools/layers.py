@@ -115,6 +115,7 @@ TYPES_FROM_ABOVE = {
 C_FOLDERS = {
     "native/notify": "Receiving notifications, reading guest memory and answering.",
     "native/fastpath": "The name cache, and what C answers without Python.",
+    "native/layer": "What C knows of names that a box has made or hidden, and changes there; the vfs's lock.",
     "native/direct": "What guests are told of the host's /usr, so that they look names and programs up themselves.",
     "native/gate": "Questions about names that guests ask through shared memory, without a system call.",
     "native/remote": "Making a guest thread run a call: ptrace, signals, programs that wait for their loader.",

@@ -45,6 +45,7 @@ def guest(tmp_path: Path) -> Iterator[Guest]:
         (tmp_path / name).mkdir()
     prepare(tmp_path / "lower")
     box = Guest(os.fsencode(tmp_path / "state"), os.fsencode(tmp_path / "lower"))
+    box.vfs.state.need_files()  # it keeps that folder open from the first file on
     yield box
     box.close()
 

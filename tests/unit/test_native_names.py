@@ -16,6 +16,7 @@ ROOMS = {
     ".": ("core_",),
     "notify": ("notify_", "guest_"),
     "fastpath": ("fast_",),
+    "layer": ("fast_",),
     "direct": ("fast_direct_", "fast_py_"),
     "gate": ("gate_",),
     "remote": ("remote_",),

@@ -1,4 +1,4 @@
-"""kernel: files that C changes in a layer (native/fastpath/own_dirs.c), and how the vfs comes to know of it.
+"""kernel: names that C changes in a layer (native/layer/own_dirs.c), and how the vfs comes to know of it.
 
 C knows all names that the box has made or hidden in some directories, and changes them while no thread of Python has
 the vfs's lock. Whoever takes the lock enters first what C did. What the lock is held for is therefore never behind.
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from husk.native._core import HostStat, Listener
     from husk.vfs.node import Context, Dir, Node
     from husk.vfs.state import State
@@ -19,19 +17,18 @@ FEW = 256
 NAMES_EACH = 32  # taught again for each call that Python served: the price of teaching stays in proportion
 DIRECTORIES_MAX = 4096
 MADE_HERE = 1 << 63  # in the owner of a directory that C has made: no address has it
-MADE, REMOVED, _, _, DIRECTORY_MADE, DIRECTORY_REMOVED = range(6)  # as in native/fastpath/vfs_lock.h
+# As in native/layer/vfs_lock.h. What is not named here C enters alone.
+MADE, REMOVED, DIRECTORY_MADE, DIRECTORY_REMOVED, DIRECTORY_BEGUN = 0, 1, 4, 5, 7
 
 
 class MadeFiles:
     """Everything here is called under the vfs's lock. An exception may end each of its methods at any step, and the
     next call finds what it needs."""
 
-    __slots__ = ("_asked", "_forget", "_listener", "_own", "_state", "_taught")
+    __slots__ = ("_asked", "_listener", "_own", "_state", "_taught")
 
-    def __init__(
-        self, listener: Listener, state: State, taught: set[int], forget: Callable[[Dir, bool, bool], None]
-    ) -> None:
-        self._listener, self._state, self._taught, self._forget = listener, state, taught, forget
+    def __init__(self, listener: Listener, state: State, taught: set[int]) -> None:
+        self._listener, self._state, self._taught = listener, state, taught
         # Where C changes files, by owner. What it makes there is entered with this user and group.
         self._own: dict[int, tuple[Dir, int, int]] = {}
         self._asked: dict[int, int] = {}  # names that were taught or may be, by directory
@@ -101,13 +98,17 @@ class MadeFiles:
         self, deed: int, owner: int, number: int, when: int, mode: int, name: bytes, host: HostStat | None
     ) -> tuple[Dir, Node | None] | None:
         """The directory in which C made or removed something, and the node of what it made, or what now hides what the
-        host has there. The vfs's lock enters that. None: a signal handler has taken the lock since, which entered it,
-        and then changed the directory."""
+        host has there. The vfs's lock enters that. None: there is nothing to enter, or a signal handler has taken the
+        lock since, which entered it, and then changed the directory."""
         own = self._own.get(owner)
         if own is None:
             return None
         directory, uid, gid = own
         tree = directory.tree
+        if deed == DIRECTORY_BEGUN:
+            if host is not None:
+                tree.begun_outside(directory, host)
+            return None
         if deed == MADE:
             return directory, tree.made_outside(directory, name, number, mode, uid, gid, when)
         if deed == REMOVED:
@@ -126,5 +127,5 @@ class MadeFiles:
         child = self._own[owner][0] if owner in self._own else None  # None: an exception came behind the last step here
         instead = directory.tree.removed_directory_outside(directory, name, child, when, host)
         if child is not None:
-            self._forget(child, False, True)
+            self._state.invalidation.announce(child, False, True)
         return instead

@@ -53,7 +53,7 @@ class NameCache:
         self._taught: set[int] = set()  # owners of what was taught
         self._hidden = False  # has a process hidden its memory?
         self._losses = 0
-        self._made = MadeFiles(listener, vfs.state, self._taught, self.forget)
+        self._made = MadeFiles(listener, vfs.state, self._taught)
         self._program_homes: set[int] = set()  # directories of taught programs and interpreters
         places = vfs.state.placeholder_prefix
         listener.cache_identity(creds.uid, creds.gid, host_uid, sorted(creds.groups), places, creds.over_files)

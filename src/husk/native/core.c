@@ -1,6 +1,6 @@
 /* native: the module object and its table of functions, which the rooms define. */
 #include "core.h"
-#include "fastpath/vfs_lock.h"
+#include "layer/vfs_lock.h"
 #include "gate/gate.h"
 #include "host/host.h"
 #include "notify/notify.h"

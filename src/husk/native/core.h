@@ -5,6 +5,7 @@
  *   core.c      core_                       the module object, errors, time
  *   notify/     notify_, guest_             the listener and its answers; a guest thread's memory and descriptors
  *   fastpath/   fast_                       calls answered without Python
+ *   layer/      fast_                       the same in layers: names that the box has made or hidden
  *   direct/     fast_direct_, fast_py_      names and programs that guests need not ask for
  *   gate/       gate_                       questions that come by shared memory
  *   remote/     remote_                     calls made by a stopped guest thread

@@ -461,13 +461,16 @@ class Tree:
 
     def own_directory(self, ctx: Context, directory: Dir) -> OwnDirectory | None:
         """May plain files be made and removed in this directory of a layer without asking here
-        (fastpath/own_dirs.c)?"""
+        (layer/own_dirs.c)?"""
         return None
 
     def new_owner(self, creds: Credentials, directory: Dir) -> tuple[int, int, int] | None:
         """May that begin in this directory, where the box has changed nothing so far? The directory of real files, -1
         while there is none, and user and group of a new one."""
         return None
+
+    def begun_outside(self, directory: Dir, host: HostStat) -> None:
+        """It has begun there: the directory's attributes are the box's now, and were `host`. May be called again."""
 
     def may_be_told(self, directory: Dir) -> bool:
         """Is it likely that `own_directory` has an answer?"""

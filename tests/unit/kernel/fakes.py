@@ -298,6 +298,9 @@ class FakeListener:
     def cache_changes(self, *_: object) -> None:
         pass
 
+    def cache_later(self, *_: object) -> None:
+        pass
+
     def cache_made(self, *_: object) -> None:
         pass
 

@@ -1,4 +1,4 @@
-"""The vfs's lock (native/fastpath/vfs_lock.c): reentrant, exclusive, interruptible while it is waited for, free in a
+"""The vfs's lock (native/layer/vfs_lock.c): reentrant, exclusive, interruptible while it is waited for, free in a
 forked child. What C makes under it is in tests/api/test_interrupts.py."""
 
 from __future__ import annotations

@@ -6,12 +6,13 @@
  * for Python like one that a host process removed. */
 #include "fastpath/change.h"
 
-#include "fastpath/own_dirs.h"
+#include "layer/own_dirs.h"
 #include "host/host.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 /* ---- making ------------------------------------------------------------------------------------------------------ */
@@ -33,28 +34,50 @@ static bool make_own(const struct fast_change *c, const struct fast_resolved *pa
     return done;
 }
 
-/* What the new directory is. Its mode is the guest's, even if the one above has a default ACL, which no guest sees. */
-static bool look_at_new(const struct fast_target *place, uint32_t mode, struct stat *s)
+static int64_t nanoseconds(struct statx_timestamp t)
 {
-    const char *name = fast_change_name(place);
-    if (fstatat(place->fd, name, s, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0 || !S_ISDIR(s->st_mode) ||
-        s->st_dev != place->path.dir->host_dev)
-        return false;
-    if ((s->st_mode & 01777) == mode)
-        return true;
-    int fd = openat(place->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+/* Another process, or another thread of the guest's, may have put another directory there meanwhile. The new one was
+ * born when it was changed last. */
+static bool is_new(const struct fast_target *place, const struct statx *x)
+{
+    int64_t changed = nanoseconds(x->stx_ctime);
+    return S_ISDIR(x->stx_mode) && makedev(x->stx_dev_major, x->stx_dev_minor) == place->path.dir->host_dev &&
+           nanoseconds(x->stx_mtime) == changed &&
+           (!(x->stx_mask & STATX_BTIME) || nanoseconds(x->stx_btime) == changed);
+}
+
+/* Its mode is the guest's, even if the one above has a default ACL, which no guest sees. */
+static void set_mode(const struct fast_target *place, const struct statx *made, uint32_t mode)
+{
+    struct stat s;
+    int fd = openat(place->fd, fast_change_name(place), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
-        return false;
-    fchmod(fd, mode | (place->shown.st_mode & S_ISGID));
-    bool known = fstat(fd, s) == 0;
+        return;
+    if (fstat(fd, &s) == 0 && s.st_ino == made->stx_ino && s.st_dev == place->path.dir->host_dev)
+        fchmod(fd, mode | (place->shown.st_mode & S_ISGID));
     close(fd);
-    return known;
+}
+
+/* What C and the guard know of it from now on. */
+static void make_known(const struct fast_change *c, const struct fast_target *place, uint32_t mode)
+{
+    struct statx x;
+    if (statx(place->fd, fast_change_name(place), AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT,
+              STATX_BASIC_STATS | STATX_BTIME, &x) < 0 || !is_new(place, &x))
+        return;
+    if ((x.stx_mode & 01777u) != mode)
+        set_mode(place, &x, mode);
+    const struct stat s = {.st_dev = place->path.dir->host_dev, .st_ino = x.stx_ino};
+    host_made_directory(place->path.dir->root_fd, &s);
+    fast_cache_publish_below(c->cache, &place->path, x.stx_ino);
 }
 
 static bool make_on_host(const struct fast_change *c, struct fast_target *place, uint32_t mode)
 {
     bool done = false;
-    struct stat s;
     if (!fast_notes_begin(c->changes, fast_noted_size(&place->path)))
         return false;
     int umask = fast_notes_umask(c->changes, c->asker);
@@ -64,11 +87,8 @@ static bool make_on_host(const struct fast_change *c, struct fast_target *place,
     if (done)
         fast_note(c->changes, 'a', &place->path);
     fast_notes_end(c->changes);
-    /* One that is not as new was put there by another process meanwhile. */
-    if (done && look_at_new(place, mode, &s) && core_nanoseconds(s.st_mtim) == core_nanoseconds(s.st_ctim)) {
-        host_made_directory(place->path.dir->root_fd, &s);
-        fast_cache_publish_below(c->cache, &place->path, s.st_ino);
-    }
+    if (done)
+        make_known(c, place, mode);
     return done;
 }
 

@@ -1,9 +1,9 @@
 /* native: what C has changed without Python, written down for it in the order in which it happened. Python reads it
  * before it notes a change of its own. */
-#include "fastpath/change_notes.h"
+#include "fastpath/change.h"
 
 #include "fastpath/changes.h"
-#include "fastpath/own_dirs.h"
+#include "layer/own_dirs.h"
 #include "notify/notify.h"
 
 #include <fcntl.h>

@@ -2,7 +2,8 @@
  *
  * Python says for which directories: those of a host tree that husk changes with its own credentials, and where no rule
  * has named the directory or one above it. Here the common form alone is done: a new regular file, a regular file with
- * one name removed or renamed, its mode and times, by name, and by descriptor where the file was made here. Everything
+ * one name removed or renamed, its mode and times, by name, and by descriptor where the file was made here; the times
+ * of a directory. To make and remove one: change_dirs.c. Everything
  * is judged before the host is asked to change something, and any doubt or error of the host leaves the call to Python,
  * which then finds nothing changed. So what is answered here are successes only. In a layer it is the same, but the
  * changes are own_dirs.c's.
@@ -14,7 +15,7 @@
 
 #include "call_table.h"
 #include "fastpath/change.h"
-#include "fastpath/own_dirs.h"
+#include "layer/own_dirs.h"
 #include "host/host.h"
 #include "notify/notify.h"
 

@@ -6,7 +6,7 @@
  * Each answer here must be the one Python would give. Everything else (a symlink at the end, a directory that was not
  * taught, a hard link, another device, any unexpected answer of the host) is left to Python by returning false. */
 #include "direct/direct.h"
-#include "fastpath/own_dirs.h"
+#include "layer/own_dirs.h"
 
 #include "call_table.h"
 #include "notify/notify.h"

@@ -79,7 +79,8 @@ static pthread_mutex_t positions = PTHREAD_MUTEX_INITIALIZER;
 bool fast_list_begin(struct fast_cache *cache, int shared, uint32_t start, int room, struct fast_listed *listed)
 {
     struct fast_dir *dir = fast_cache_find(cache, start, "", 0);
-    if (dir && !dir->own && dir->listing && unchanged(cache, dir) && pthread_mutex_trylock(&positions) == 0) {
+    if (dir && !dir->own && !dir->stale && dir->listing && unchanged(cache, dir) &&
+        pthread_mutex_trylock(&positions) == 0) {
         *listed = (struct fast_listed){.fd = shared, .before = lseek(shared, 0, SEEK_CUR)};
         listed->behind = listed->before;
         if (listed->before >= 0) {

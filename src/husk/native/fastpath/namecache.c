@@ -1,6 +1,6 @@
 /* native: the name cache's table, and what Python teaches it (namecache.h). fastpath.c answers from it. */
 #include "direct/direct.h"
-#include "fastpath/own_dirs.h"
+#include "layer/own_dirs.h"
 
 #include "store/store.h"
 
@@ -40,7 +40,7 @@ struct fast_cache *fast_cache_new(void)
 
 static size_t owner_bucket(uint64_t owner)
 {
-    return (owner >> 4) * 2654435761u % FAST_OWNER_BUCKETS; /* owners are addresses of Python objects */
+    return (owner >> 4) * 2654435761u % FAST_OWNER_BUCKETS; /* most are addresses of Python objects */
 }
 
 static void put(struct fast_cache *cache, struct fast_dir *dir)
@@ -128,7 +128,7 @@ void fast_cache_begin_own(struct fast_cache *cache, uint64_t owner, struct fast_
             fast_direct_forget(cache, dir);
             if (dir->later)
                 __atomic_store_n(&dir->own, own, __ATOMIC_RELEASE);
-            else
+            else if (!dir->own)
                 __atomic_store_n(&dir->stale, true, __ATOMIC_RELEASE);
         }
 }
@@ -137,7 +137,7 @@ void fast_cache_retire(struct fast_cache *cache, uint64_t owner)
 {
     for (struct fast_dir *dir = cache->owners[owner_bucket(owner)]; dir; dir = dir->next_of_owner)
         if (dir->owner == owner) {
-            __atomic_store_n(&dir->stale, true, __ATOMIC_RELEASE);
+            __atomic_store_n(&dir->gone, true, __ATOMIC_RELEASE);
             fast_direct_forget(cache, dir);
         }
 }
@@ -190,7 +190,8 @@ struct fast_dir *fast_cache_find(struct fast_cache *cache, uint32_t start, const
     uint32_t hash = hash_of(start, key, size);
     for (struct fast_dir *dir = __atomic_load_n(&cache->buckets[hash % FAST_BUCKETS], __ATOMIC_ACQUIRE); dir;
          dir = dir->next)
-        if (dir->hash == hash && dir->start == start && dir->key_size == size && memcmp(dir->text, key, size) == 0)
+        if (dir->hash == hash && dir->start == start && dir->key_size == size && memcmp(dir->text, key, size) == 0 &&
+            !__atomic_load_n(&dir->gone, __ATOMIC_ACQUIRE))
             return dir;
     return NULL;
 }
@@ -371,12 +372,13 @@ void fast_cache_put_own(struct fast_cache *cache, uint32_t start, const char *ke
         put(cache, dir);
 }
 
-void fast_cache_publish_own(struct fast_cache *cache, uint32_t start, const char *key, size_t size,
+bool fast_cache_publish_own(struct fast_cache *cache, uint32_t start, const char *key, size_t size,
                             struct fast_own *own, uint64_t owner)
 {
     struct fast_dir *dir = cache->known < FAST_MOST_DIRS ? new_own(start, key, size, own, owner) : NULL;
     if (dir)
         publish(cache, dir);
+    return dir;
 }
 
 void fast_cache_publish_below(struct fast_cache *cache, const struct fast_resolved *path, uint64_t ino)
@@ -391,7 +393,7 @@ void fast_cache_publish_below(struct fast_cache *cache, const struct fast_resolv
         free(dir);
         return;
     }
-    dir->owner = ino | 1ULL << 63; /* no address: Python need not make us forget what has another identity by then */
+    dir->owner = ino | FAST_OWNER_MADE; /* Python need not make us forget what has another identity by then */
     dir->host_dev = above->host_dev, dir->host_ino = ino, dir->root_fd = above->root_fd, dir->start = path->start;
     dir->showing = above->showing;
     dir->key_size = (uint16_t)key, dir->rel_size = (uint16_t)(rel + 1);

@@ -27,13 +27,16 @@ struct fast_showing {
     int64_t set_up_ns;       /* FAST_AS_UPPER: the host's change time when husk last touched the file itself */
 };
 
+#define FAST_OWNER_MADE (1ULL << 63)
+
 /* One taught directory. `text` is the key (the guest's path with its last slash) followed by `rel`, with a slash too.
  * Or one taught file in a directory that is not the host's alone: the key has no slash at its end, and `rel` is the
  * whole name. `missing`: there is no file of that name, nor, where the key has its slash, a directory. */
 struct fast_dir {
     /* Owned by the cache. Lists are linked both ways, because one directory may be the owner of most entries. */
     struct fast_dir *next, **link, *next_of_owner, **link_of_owner;
-    uint64_t owner;          /* the vfs directory it was taught for, so that Python can make the cache forget it */
+    uint64_t owner;          /* the vfs directory it was taught for, so that Python can make the cache forget it: an
+                              * address, or of one that C made its number and FAST_OWNER_MADE */
     uint64_t host_dev;       /* inode numbers of this device are shown as they are; other devices are left to Python */
     uint64_t host_ino;       /* of the directory itself where Python holds it by identity; 0: by its name alone */
     /* Borrowed from the tree, which outlives the cache; for an image the directory of its links. */
@@ -58,8 +61,10 @@ struct fast_dir {
     /* The directory does not exist: `rel` is the first word of the key that is missing, without a slash. While the host
      * has nothing there, C answers "no such name". */
     bool absent;
-    /* C has since changed something in the directory that this was taught of. Set with the read lock. */
+    /* C has since changed something in the directory that this was taught of: what it says of files, or of the
+     * directory itself, is Python's. Set with the read lock, as the next. */
     bool stale;
+    bool gone;               /* C has removed the directory: the entry is found no more */
     bool layered;            /* hard links and changed files may be elsewhere in the layer */
     char text[];
 };
@@ -203,8 +208,8 @@ void fast_cache_spoil(struct fast_cache *cache, uint64_t owner, bool files);
 void fast_cache_retire(struct fast_cache *cache, uint64_t owner);
 /* A directory that C has just made, in one of the box's own or of the host: with the read lock. What its key led to
  * before is found no more. */
-void fast_cache_publish_own(struct fast_cache *cache, uint32_t start, const char *key, size_t size,
-                            struct fast_own *own, uint64_t owner);
+bool fast_cache_publish_own(struct fast_cache *cache, uint32_t start, const char *key, size_t size,
+                            struct fast_own *own, uint64_t owner); /* false: no room */
 struct fast_resolved;
 void fast_cache_publish_below(struct fast_cache *cache, const struct fast_resolved *path, uint64_t ino);
 /* Let a key lead to a directory of the box's own: with the write lock. */

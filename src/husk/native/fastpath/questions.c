@@ -95,7 +95,8 @@ static bool stat_open_directory(struct fast_cache *cache, const char *link, stru
 {
     uint32_t start;
     struct fast_dir *dir = fast_placeholder(cache, link, &start) ? fast_cache_find(cache, start, "", 0) : NULL;
-    if (!dir || dir->missing || dir->absent || dir->own || dir->showing.manner != FAST_AS_HOST)
+    if (!dir || dir->missing || dir->absent || dir->own || dir->stale ||
+        dir->showing.manner != FAST_AS_HOST)
         return false;
     const char *rel = dir->text + dir->key_size;
     if (dir->manifest) {

@@ -1,7 +1,7 @@
 /* native: resolving a guest's name to a host file, and showing its attributes. What is not simple is left to Python. */
 #include "fastpath/resolve.h"
 
-#include "fastpath/own_dirs.h"
+#include "layer/own_dirs.h"
 #include "host/host.h"
 #include "notify/notify.h"
 
@@ -361,7 +361,7 @@ bool fast_is_plain(struct fast_cache *cache, struct fast_resolved *path, const s
     if (!S_ISDIR(host->st_mode) || !path->dir->layered)
         return S_ISDIR(host->st_mode);
     const struct fast_dir *itself = fast_find_itself(cache, path);
-    return itself && !itself->own;
+    return itself && !itself->own && !__atomic_load_n(&itself->stale, __ATOMIC_ACQUIRE);
 }
 
 void fast_show(const struct fast_showing *as, struct stat *s)

@@ -499,7 +499,7 @@ void host_made_directory(int root, const struct stat *made)
 {
     pthread_rwlock_wrlock(&lock);
     struct guard *guard = *place(root);
-    if (guard)
+    if (guard && guard->rules) /* nobody else asks */
         host_made_add(&guard->made, made->st_dev, made->st_ino);
     pthread_rwlock_unlock(&lock);
 }

@@ -4,7 +4,7 @@
 
 #include "fastpath/changes.h"
 #include "fastpath/fastpath.h"
-#include "fastpath/own_dirs.h"
+#include "layer/own_dirs.h"
 #include "gate/gate.h"
 #include "loader/protocol.h"
 #include "remote/remote.h"

@@ -51,12 +51,12 @@ class CopyUp:
         self.twins: dict[tuple[int, int], tuple[Lower, bytes]] = {}
         self.hard_links_changed = False
 
-    def directory(self, directory: LayerDir) -> None:
-        """Take over a lower directory's metadata, because it is about to differ."""
+    def directory(self, directory: LayerDir, info: HostStat | None = None) -> None:
+        """Take over a lower directory's metadata, because it is about to differ. `info`: what the host said of it."""
         lower = directory.lower
         if directory.copied_up or lower is None:
             return
-        info = lower.stat(directory.rel)
+        info = info or lower.stat(directory.rel)
         lower.record(directory.rel, info)
         directory.mode = info.mode
         directory.uid, directory.gid = lower.shown_owner(info)

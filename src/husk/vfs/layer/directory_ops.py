@@ -174,11 +174,13 @@ class DirectoryOps:
         owner = self._owner(creds)
         return self._state.known_files_fd, owner.uid, owner.gid
 
+    def begun_outside(self, directory: LayerDir, host: HostStat) -> None:
+        self._copy_up.directory(directory, host)
+
     def made_outside(
         self, directory: LayerDir, name: bytes, number: int, mode: int, uid: int, gid: int, when: int
     ) -> Inode:
         """As `create_open` would have made it. It is not entered yet, and C has counted it."""
-        self._copy_up.directory(directory)
         inode = Inode(self._tree, number, mode, uid, gid, when)
         inode.number, inode.nlink = number, 1
         inode.add_name(directory, name)
@@ -189,7 +191,6 @@ class DirectoryOps:
     ) -> Node | None:
         """As `unlink` would have done it, but for the name itself, which C takes out of the directory, or makes lead to
         what is returned. C has counted it. Whatever was done here before an exception is done again."""
-        self._copy_up.directory(directory)
         if host is not None and directory.lower is not None:
             directory.lower.record(directory.below(name), host)
         node = directory.names.get(name)
@@ -204,7 +205,6 @@ class DirectoryOps:
         self, directory: LayerDir, name: bytes, number: int, mode: int, uid: int, gid: int, when: int
     ) -> LayerDir:
         """As `mkdir` would have made it. It is not entered yet, and C has counted it."""
-        self._copy_up.directory(directory)
         child = LayerDir(self._tree, directory, name, number)
         child.describe(mode, uid, gid, when)
         return child
@@ -213,7 +213,6 @@ class DirectoryOps:
         self, directory: LayerDir, name: bytes, child: LayerDir | None, when: int, host: HostStat | None
     ) -> Node | None:
         """As `rmdir` would have done it, but for the name itself, and counting. May be done again."""
-        self._copy_up.directory(directory)
         if host is not None and directory.lower is not None:
             directory.lower.record(directory.below(name), host)
         if child is not None:

@@ -345,7 +345,11 @@ class LayeredTree(Tree):
             if flags & os.O_TRUNC:
                 self._metadata.drop_privilege(ctx, inode)
         if inode.source is not None and inode.source[0].in_memory:
-            self.copy_up.content(inode, empty=False)
+            try:
+                self.copy_up.content(inode, empty=False)
+            except OSError as failure:
+                if writes or failure.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise  # else it is read from memory, as long as the host's disk is full
         if inode.source is not None:
             return inode.source[0].open(inode.source[1], host_flags, inode.kind, inode.key, ctx.creds)
         if self.files.is_open_only(inode):
@@ -406,6 +410,10 @@ class LayeredTree(Tree):
     def new_owner(self, creds: Credentials, directory: Dir) -> tuple[int, int, int] | None:
         assert isinstance(directory, LayerDir)
         return self._ops.new_owner(creds, directory)
+
+    def begun_outside(self, directory: Dir, host: HostStat) -> None:
+        assert isinstance(directory, LayerDir)
+        self._ops.begun_outside(directory, host)
 
     def may_be_told(self, directory: Dir) -> bool:
         return isinstance(directory, LayerDir) and directory.copied_up

@@ -3,7 +3,7 @@
 #define HUSK_OWN_DIRS_H
 
 #include "fastpath/resolve.h"
-#include "fastpath/vfs_lock.h"
+#include "layer/vfs_lock.h"
 
 /* own_dirs.c. All with the cache's lock held. */
 void fast_own_init(struct fast_cache *cache);

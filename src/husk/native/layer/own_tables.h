@@ -3,10 +3,10 @@
 #ifndef HUSK_OWN_TABLES_H
 #define HUSK_OWN_TABLES_H
 
-#include "fastpath/own_dirs.h"
+#include "layer/own_dirs.h"
 
 #define NAME_BUCKETS 128
-#define MOST_KNOWN 65536 /* entries, in all directories */
+#define MOST_KNOWN 65536 /* entries and added names, in all directories */
 
 struct fast_name {
     struct fast_name *next;
@@ -27,6 +27,8 @@ struct fast_own {
     bool changed;          /* C made something, and what was taught of the directory itself is marked as stale */
     bool files_changed;    /* C changed files, too, and so is what was taught of them */
     bool removable;        /* its removal concerns nothing but itself */
+    bool removed;          /* C has removed it, and nothing comes there any more; changes with the vfs's lock */
+    unsigned added;        /* names that C added to those that Python told; likewise */
     char *path;            /* owned */
     struct fast_dir *none; /* owned: what a free name leads to */
     struct fast_dir *beneath; /* owned: what any other name leads to on the host; NULL: it is the box's alone */
@@ -45,7 +47,7 @@ struct fast_later {
 struct fast_layer {
     VfsLock *lock; /* owned; NULL: no directory was taught */
     struct fast_own *first;
-    unsigned known; /* entries; changes with the vfs's lock, or with the cache's write lock */
+    unsigned known; /* of these; changes with the vfs's lock, or with the cache's write lock */
 };
 
 /* What the host has by a name beneath the directory that it lies in. FAST_HOST_UNSURE: Python looks. */
@@ -55,6 +57,8 @@ enum fast_host_answer fast_own_ask_host(struct fast_cache *cache, const struct f
 /* A name; not entered yet. NULL: no memory. */
 struct fast_name *fast_own_new_name(const char *name, size_t size);
 void fast_own_put_name(struct fast_own *own, struct fast_name *one);
+/* The same with the read lock. */
+void fast_own_add_name(struct fast_cache *cache, struct fast_own *own, struct fast_name *one);
 struct fast_name *fast_own_find_name(struct fast_own *own, const char *name, size_t size);
 struct fast_name *fast_own_name_of(const struct fast_resolved *path);
 size_t fast_own_name_size(const struct fast_resolved *path);
@@ -65,6 +69,6 @@ void fast_own_spoil(struct fast_cache *cache, struct fast_own *own, bool files);
 /* An entry of the directory: for the real file `number`, or 0: for nothing. NULL: no memory. */
 struct fast_dir *fast_own_new_entry(const struct fast_own *own, uint64_t number);
 void fast_own_add(struct fast_layer *layer, struct fast_own *own); /* the layer owns it */
-unsigned fast_own_end(struct fast_own *own); /* how many entries it had */
+unsigned fast_own_end(struct fast_own *own); /* how many entries and added names it had */
 
 #endif

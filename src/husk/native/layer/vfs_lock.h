@@ -28,19 +28,20 @@ typedef struct {
 /* What C has done to a file of the directory `owner`, to a directory in it, or to itself. */
 enum fast_deed {
     FAST_MADE, FAST_REMOVED, FAST_MODE_SET, FAST_MOVED, /* of files */
-    FAST_DIRECTORY_MADE, FAST_DIRECTORY_REMOVED, FAST_DIRECTORY_DATED
+    FAST_DIRECTORY_MADE, FAST_DIRECTORY_REMOVED, FAST_DIRECTORY_DATED,
+    FAST_DIRECTORY_BEGUN, /* one of the host has become the box's, who keeps its attributes from then on */
 };
 #define FAST_OMITTED INT64_MIN
 struct fast_record {
     enum fast_deed deed;
     uint32_t mode;       /* of what was made, and FAST_MODE_SET; else 0 */
     uint64_t owner;
-    uint64_t number;     /* FAST_REMOVED, 0: a file of the host was hidden. FAST_DIRECTORY_REMOVED: the owner of it */
+    uint64_t number;     /* FAST_REMOVED, 0: a file of the host was hidden. FAST_DIRECTORY_REMOVED: of that its owner */
     uint64_t to;         /* FAST_MOVED: the directory where it is now */
     int64_t when_ns;
-    uint32_t size;       /* of its name; FAST_MODE_SET and FAST_DIRECTORY_DATED have none … */
-    uint32_t new_size;   /* … and of what follows: where FAST_MOVED the name it got; where something was removed a
-                          * struct stat of what the host has by that name; two times, in nanoseconds or omitted */
+    uint32_t size;       /* of its name; where it is about the owner itself, or FAST_MODE_SET, there is none … */
+    uint32_t new_size;   /* … and of what follows: where FAST_MOVED the name it got; where something was removed or
+                          * begun a struct stat of the host's; two times, in nanoseconds or omitted */
 };
 
 extern PyTypeObject *fast_lock_type;

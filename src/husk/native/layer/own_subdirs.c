@@ -2,7 +2,7 @@
  *
  * A directory that C makes is known to C at once, so that what is made in it needs no Python. Its owner is its number,
  * marked so that it is no address. All of this with the cache's lock for reading and the vfs's lock. */
-#include "fastpath/own_tables.h"
+#include "layer/own_tables.h"
 
 #include "host/host.h"
 #include "notify/notify.h"
@@ -15,8 +15,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define MADE_HERE (1ULL << 63)
-
 /* ---- making ------------------------------------------------------------------------------------------------------ */
 
 static struct fast_own *new_own(const struct fast_own *above, const struct fast_resolved *path, uint64_t number,
@@ -26,7 +24,7 @@ static struct fast_own *new_own(const struct fast_own *above, const struct fast_
     struct fast_own *own = calloc(1, sizeof *own);
     if (!own)
         return NULL;
-    *own = (struct fast_own){.owner = number | MADE_HERE, .files_fd = above->files_fd, .dev = above->dev,
+    *own = (struct fast_own){.owner = number | FAST_OWNER_MADE, .files_fd = above->files_fd, .dev = above->dev,
                              .uid = above->uid, .gid = above->gid, .removable = true,
                              .path = malloc(before + size + 2)};
     own->shown = (struct stat){.st_dev = above->dev, .st_ino = number, .st_mode = S_IFDIR | mode, .st_nlink = 2,
@@ -65,12 +63,17 @@ bool fast_own_mkdir(struct fast_cache *cache, const struct fast_resolved *path, 
     if (one)
         fast_own_lead(above, one, NULL, 0);
     else
-        fast_own_put_name(above, fresh);
-    (one ? one : fresh)->child = own->owner;
-    fast_own_add(layer, own);
+        fast_own_add_name(cache, above, fresh);
     memcpy(key, path->name, path->size);
     key[path->size] = '/';
-    fast_cache_publish_own(cache, path->start, key, path->size + 1, own, own->owner);
+    /* Names in one that the guest may not search are Python's: it says why not. */
+    if (fast_permits(cache, &own->shown, 1) &&
+        fast_cache_publish_own(cache, path->start, key, path->size + 1, own, own->owner)) {
+        (one ? one : fresh)->child = own->owner;
+        fast_own_add(layer, own);
+    } else {
+        fast_own_end(own);
+    }
     struct fast_record record = {.deed = FAST_DIRECTORY_MADE, .mode = S_IFDIR | mode, .owner = above->owner,
                                  .number = number, .when_ns = when, .size = (uint32_t)fast_own_name_size(path)};
     fast_lock_record(layer->lock, &record, path->name + path->cut, NULL);
@@ -132,7 +135,7 @@ bool fast_own_rmdir(struct fast_cache *cache, struct fast_resolved *path)
 {
     struct fast_own *above = path->own;
     struct fast_name *one = fast_own_name_of(path), *fresh = NULL;
-    /* One that the host has beneath, and that the guest has only looked into, is known by its name alone. */
+    /* One where changes began before it had a name here is known by what its name leads to. */
     const struct fast_dir *itself = one ? NULL : fast_find_itself(cache, path);
     struct fast_own *own = one ? fast_cache_own(cache, one->child) : itself ? itself->own : NULL;
     struct stat host;
@@ -145,13 +148,14 @@ bool fast_own_rmdir(struct fast_cache *cache, struct fast_resolved *path)
         return false;
     if (!one && !(fresh = fast_own_new_name(path->name + path->cut, fast_own_name_size(path))))
         return false;
+    own->removed = true;
     fast_cache_retire(cache, own->owner);
     if (one) {
         fast_own_lead(above, one, above->none, 0);
         one->child = 0;
     } else {
         fresh->entry = above->none;
-        fast_own_put_name(above, fresh);
+        fast_own_add_name(cache, above, fresh);
     }
     fast_own_spoil(cache, above, true);
     struct fast_record record = {.deed = FAST_DIRECTORY_REMOVED, .owner = above->owner, .number = own->owner,

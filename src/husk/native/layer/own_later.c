@@ -1,8 +1,9 @@
 /* native: directories of the host that show unchanged in a layer, until C makes or hides a name in them.
  *
  * While nothing is changed there, all that was taught of them holds (resolve.c). With the first change they become
- * directories like any that the box has changed (own_dirs.c): Python learns of that with the record of the change. */
-#include "fastpath/own_tables.h"
+ * directories like any that the box has changed (own_dirs.c). Python takes over what the host said of the directory at
+ * that moment, before it looks at anything: so each record of a change finds a directory of the box. */
+#include "layer/own_tables.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,12 +14,12 @@ void fast_own_free_later(struct fast_later *later)
 }
 
 /* What it is from now on. NULL: it is not plain any more, or there is no memory. */
-static struct fast_own *begin(struct fast_cache *cache, struct fast_dir *dir)
+static struct fast_own *begin(struct fast_cache *cache, struct fast_dir *dir, struct stat *host)
 {
     const struct fast_later *later = dir->later;
-    struct stat shown;
-    if (!fast_stat_dir(cache, dir, &shown) || shown.st_dev != dir->host_dev)
+    if (!fast_stat_dir(cache, dir, host) || host->st_dev != dir->host_dev)
         return NULL;
+    struct stat shown = *host;
     fast_show(&dir->showing, &shown);
     struct fast_own *own = shown.st_mode & S_ISGID ? NULL : calloc(1, sizeof *own);
     if (!own)
@@ -43,11 +44,15 @@ bool fast_own_begin(struct fast_cache *cache, const struct fast_resolved *path)
     struct fast_dir *dir = path->dir;
     if (path->own || !dir->later || !fast_lock_try(layer->lock))
         return false;
-    struct fast_own *own = dir->own ? NULL : begin(cache, dir);
-    if (own) {
+    struct stat host;
+    struct fast_own *own = fast_cache_own(cache, dir->owner);
+    if (!own && fast_lock_records(layer->lock, 1, sizeof host) && (own = begin(cache, dir, &host))) {
+        struct fast_record record = {.deed = FAST_DIRECTORY_BEGUN, .owner = dir->owner, .new_size = sizeof host};
         fast_own_add(layer, own);
-        fast_cache_begin_own(cache, dir->owner, own);
+        fast_lock_record(layer->lock, &record, NULL, &host);
     }
+    if (own)
+        fast_cache_begin_own(cache, dir->owner, own);
     fast_lock_give(layer->lock);
     return dir->own;
 }

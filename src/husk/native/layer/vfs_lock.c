@@ -8,7 +8,7 @@
  *
  * Rejected: a Python class around an RLock, because the exception may come between taking it and the `with` body.
  * Blocking signals meanwhile: another thread may receive one, and the handler runs in the main thread all the same. */
-#include "fastpath/vfs_lock.h"
+#include "layer/vfs_lock.h"
 
 #include "host/host.h"
 
@@ -107,12 +107,13 @@ static bool enter_node(VfsLock *self, PyObject *directory, PyObject *names, PyOb
     return set_times(directory, when);
 }
 
-/* What the host has by the name of what was removed; None: nothing. */
+/* What the host has by the name of what was removed, or of what was begun; None: nothing. */
 static PyObject *stat_of_host(const struct fast_record *record, const char *more)
 {
     struct stat s;
-    bool removed = record->deed == FAST_REMOVED || record->deed == FAST_DIRECTORY_REMOVED;
-    if (!removed || record->new_size != sizeof s)
+    bool told = record->deed == FAST_REMOVED || record->deed == FAST_DIRECTORY_REMOVED ||
+                record->deed == FAST_DIRECTORY_BEGUN;
+    if (!told || record->new_size != sizeof s)
         return Py_NewRef(Py_None);
     memcpy(&s, more, sizeof s);
     return host_stat(&s);
@@ -142,7 +143,9 @@ static bool enter_described(VfsLock *self, const struct fast_record *record, PyO
                                                 host);
     *entered = self->entered != before;
     bool good = described != NULL;
-    if (good && !*entered)
+    /* Of a directory that Python does not know there is nothing to enter. That must not keep the lock from being taken
+     * for ever; nor should it be. */
+    if (good && !*entered && described != Py_None && record->deed != FAST_DIRECTORY_BEGUN)
         good = PyArg_ParseTuple(described, "OO", &directory, &node) &&
                (names = PyObject_GetAttrString(directory, "names")) &&
                enter_node(self, directory, names, name, node, record->deed == FAST_MADE ? number : Py_None, when) &&
@@ -197,8 +200,10 @@ static bool enter_moved(VfsLock *self, const struct fast_record *record, PyObjec
                 PyObject_SetAttrString(node, "name", new_name) == 0 &&
                 PyObject_SetAttrString(node, "ctime", when) == 0 && set_times(old, when) && set_times(new, when) &&
                 forget_place(old, name) && PyDict_DelItem(names, name) == 0; /* last: it finds the node */
-    if (!good && !PyErr_Occurred())
-        PyErr_SetString(PyExc_KeyError, "C has moved a file that is not there");
+    if (!good && (!PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_KeyError))) {
+        PyErr_Clear(); /* as in enter_described */
+        good = true;
+    }
     Py_XDECREF(names);
     Py_XDECREF(new_names);
     return good;
@@ -211,6 +216,8 @@ static bool enter_dated(VfsLock *self, const struct fast_record *record, const c
     PyObject *directory = NULL, *unused = NULL;
     memcpy(times, more, sizeof times);
     bool good = find_owner(self, record->owner, &directory, &unused);
+    if (!good && PyErr_ExceptionMatches(PyExc_KeyError))
+        return PyErr_Clear(), true; /* as in enter_described */
     for (int i = 0; good && i < 2; i++) {
         PyObject *time = times[i] == FAST_OMITTED ? NULL : PyLong_FromLongLong(times[i]);
         good = times[i] == FAST_OMITTED || (time && PyObject_SetAttrString(directory, names[i], time) == 0);

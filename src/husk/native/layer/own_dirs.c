@@ -14,7 +14,7 @@
  *
  * Directories that are made and removed there: own_subdirs.c. Not here: links, and changes of the host's files but that
  * their names are hidden. */
-#include "fastpath/own_tables.h"
+#include "layer/own_tables.h"
 
 #include "host/host.h"
 #include "notify/notify.h"
@@ -46,7 +46,7 @@ void fast_own_init(struct fast_cache *cache)
 
 unsigned fast_own_end(struct fast_own *own)
 {
-    unsigned known = 0;
+    unsigned known = own->added;
     for (size_t i = 0; i < NAME_BUCKETS; i++) {
         for (struct fast_name *name = own->names[i], *next; name; name = next) {
             next = name->next;
@@ -157,6 +157,13 @@ void fast_own_put_name(struct fast_own *own, struct fast_name *one)
     __atomic_store_n(&own->names[bucket], one, __ATOMIC_RELEASE);
 }
 
+void fast_own_add_name(struct fast_cache *cache, struct fast_own *own, struct fast_name *one)
+{
+    own->added++;
+    cache->layer->known++;
+    fast_own_put_name(own, one);
+}
+
 void fast_own_lead(struct fast_own *own, struct fast_name *one, struct fast_dir *entry, uint64_t number)
 {
     struct fast_dir *was = one->entry;
@@ -203,7 +210,10 @@ enum fast_host_answer fast_own_ask_host(struct fast_cache *cache, const struct f
     int fd = held >= 0 ? held : host_open_beneath(dir->root_fd, *rel ? rel : ".", O_PATH | O_DIRECTORY, 0);
     if (fd < 0)
         return FAST_HOST_UNSURE;
+    struct stat itself;
     bool has = fstatat(fd, last, s, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0, lacks = !has && errno == ENOENT;
+    /* One that is held may have been removed since, and another one stand in its place. */
+    lacks = lacks && (held < 0 || (fstat(held, &itself) == 0 && itself.st_nlink));
     if (held < 0)
         close(fd);
     if (!has)
@@ -249,13 +259,13 @@ static bool may(struct fast_cache *cache, const struct fast_resolved *path, enum
     case FAST_MAKE:
         return layer->known < MOST_KNOWN && fast_lock_has_room(layer->lock) && is_free(cache, path, one);
     case FAST_REMOVE:
-        return one ? may_take(cache, path->own, one) : path->own->beneath != NULL;
+        return one ? may_take(cache, path->own, one) : path->own->beneath && layer->known < MOST_KNOWN;
     case FAST_SET_MODE:
         return layer->known < MOST_KNOWN && one && one->number && is_its_own(cache, one);
     case FAST_TRUNCATE:
         return one && one->number && is_its_own(cache, one);
     case FAST_REMOVE_DIRECTORY:
-        return one ? one->child != 0 : path->own->beneath != NULL;
+        return one ? one->child != 0 : path->own->beneath && layer->known < MOST_KNOWN;
     case FAST_DATE_DIRECTORY:
         return one && one->child;
     }
@@ -269,7 +279,8 @@ bool fast_own_enter(struct fast_cache *cache, const struct fast_resolved *path, 
     unsigned want = names ? 3 : 1;
     if (!fast_permits(cache, &path->own->shown, want) || !fast_lock_try(layer->lock))
         return false;
-    if (fast_lock_records(layer->lock, 1, fast_own_name_size(path) + sizeof(struct stat)) && may(cache, path, wish))
+    if (!path->own->removed && fast_lock_records(layer->lock, 1, fast_own_name_size(path) + sizeof(struct stat)) &&
+        may(cache, path, wish))
         return true;
     fast_own_leave(cache);
     return false;
@@ -279,14 +290,16 @@ bool fast_own_enter_both(struct fast_cache *cache, const struct fast_resolved *f
                          bool *replaces)
 {
     struct fast_layer *layer = cache->layer;
-    if (from->own->dev != to->own->dev || to->own->files_fd < 0 || !fast_permits(cache, &from->own->shown, 3) ||
-        !fast_permits(cache, &to->own->shown, 3) || !fast_lock_try(layer->lock))
+    if (from->own->dev != to->own->dev || to->own->files_fd < 0 ||
+        !fast_permits(cache, &from->own->shown, 3) || !fast_permits(cache, &to->own->shown, 3) ||
+        !fast_lock_try(layer->lock))
         return false;
     const struct fast_name *one = fast_own_name_of(from), *other = fast_own_name_of(to);
     *replaces = !is_free(cache, to, other);
     /* What is below the old name on the host must stay hidden: that is Python's. */
     size_t size = fast_own_name_size(from) + 2 * fast_own_name_size(to) + sizeof(struct stat);
-    if (fast_lock_records(layer->lock, 2, size) && layer->known < MOST_KNOWN && one != other &&
+    if (!from->own->removed && !to->own->removed && fast_lock_records(layer->lock, 2, size) &&
+        layer->known < MOST_KNOWN && one != other &&
         may_take(cache, from->own, one) && one->entry && (!*replaces || may_take(cache, to->own, other)) &&
         host_lacks(cache, from))
         return true;
@@ -442,7 +455,7 @@ static bool hide(struct fast_cache *cache, const struct fast_resolved *path)
         return false;
     }
     one->entry = own->none;
-    fast_own_put_name(own, one);
+    fast_own_add_name(cache, own, one);
     fast_own_spoil(cache, own, true);
     fast_cache_forget_file(cache, &s);
     fast_lock_record(cache->layer->lock, &record, path->name + path->cut, &s);
