@@ -3,7 +3,7 @@
 #ifndef HUSK_CHANGE_H
 #define HUSK_CHANGE_H
 
-#include "fastpath/resolve.h"
+#include "layer/own_dirs.h"
 
 /* change_notes.c: the record of what C has changed, for Python. */
 /* Lock, and make sure that `size` bytes can be noted. */
@@ -40,6 +40,11 @@ bool fast_change_find_anew(const struct fast_change *c, int dirfd, uint64_t name
 bool fast_change_enter(struct fast_cache *cache, struct fast_target *place, unsigned want);
 void fast_change_leave(const struct fast_target *place);
 const char *fast_change_name(const struct fast_target *place); /* the last component */
+/* May the guest take the name of what was found from its directory on the host? */
+bool fast_change_may_take(struct fast_cache *cache, const struct fast_target *place, const struct stat *found);
+/* Do it in a directory of the box's own, and note it as `kind`. False: nothing happened. */
+bool fast_change_own(const struct fast_change *c, struct fast_resolved *path, enum fast_wish wish,
+                     bool (*deed)(struct fast_cache *cache, struct fast_resolved *path), char kind);
 
 /* change_dirs.c: false: nothing was changed, and Python decides. */
 bool fast_change_mkdir(const struct fast_change *c, int dirfd, uint64_t name, uint32_t mode);

@@ -108,37 +108,12 @@ bool fast_change_mkdir(const struct fast_change *c, int dirfd, uint64_t name, ui
 
 /* ---- removing ---------------------------------------------------------------------------------------------------- */
 
-static bool remove_own(const struct fast_change *c, struct fast_resolved *path)
-{
-    bool done = false;
-    if (!fast_own_enter(c->cache, path, FAST_REMOVE_DIRECTORY))
-        return false;
-    if (fast_notes_begin(c->changes, fast_noted_size(path))) {
-        done = c->asker->waits(c->asker) && fast_own_rmdir(c->cache, path);
-        if (done)
-            fast_note(c->changes, 'D', path);
-        fast_notes_end(c->changes);
-    }
-    fast_own_leave(c->cache);
-    return done;
-}
-
-static bool may_remove(struct fast_cache *cache, const struct fast_target *place, const struct stat *found)
-{
-    const struct fast_dir *dir = place->path.dir;
-    struct stat shown = *found;
-    fast_show(&dir->showing, &shown);
-    return S_ISDIR(found->st_mode) && found->st_dev == dir->host_dev &&
-           (!(place->shown.st_mode & S_ISVTX) || shown.st_uid == cache->uid || place->shown.st_uid == cache->uid) &&
-           host_may_change(dir->root_fd, place->path.host, found);
-}
-
 static bool remove_on_host(const struct fast_change *c, struct fast_target *place)
 {
     bool done = false;
     struct stat s;
     if (fstatat(place->fd, fast_change_name(place), &s, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0 &&
-        may_remove(c->cache, place, &s) && c->asker->waits(c->asker) &&
+        S_ISDIR(s.st_mode) && fast_change_may_take(c->cache, place, &s) && c->asker->waits(c->asker) &&
         fast_notes_begin(c->changes, fast_noted_size(&place->path))) {
         done = unlinkat(place->fd, fast_change_name(place), AT_REMOVEDIR) == 0;
         if (done) {
@@ -155,7 +130,7 @@ bool fast_change_rmdir(const struct fast_change *c, int dirfd, uint64_t name)
     struct fast_target place;
     bool found = fast_change_find_anew(c, dirfd, name, &place.path);
     if (place.path.own)
-        return !place.path.slash && remove_own(c, &place.path);
+        return !place.path.slash && fast_change_own(c, &place.path, FAST_REMOVE_DIRECTORY, fast_own_rmdir, 'D');
     if (!found || !fast_change_enter(c->cache, &place, 3))
         return false;
     bool done = remove_on_host(c, &place);

@@ -3,10 +3,9 @@
  * Python says for which directories: those of a host tree that husk changes with its own credentials, and where no rule
  * has named the directory or one above it. Here the common form alone is done: a new regular file, a regular file with
  * one name removed or renamed, its mode and times, by name, and by descriptor where the file was made here; the times
- * of a directory. To make and remove one: change_dirs.c. Everything
- * is judged before the host is asked to change something, and any doubt or error of the host leaves the call to Python,
- * which then finds nothing changed. So what is answered here are successes only. In a layer it is the same, but the
- * changes are own_dirs.c's.
+ * of a directory. To make and remove one: change_dirs.c. Everything is judged before the host is asked to change
+ * something, and any doubt or error of the host leaves the call to Python, which then finds nothing changed. So what is
+ * answered here are successes only. In a layer it is the same, but the changes are own_dirs.c's.
  *
  * The directory is held or opened beneath the mount's root, without links and by its guard, and has the identity that
  * was taught. The last component is used in that directory only, by calls that follow no link. What was changed is
@@ -100,15 +99,36 @@ bool fast_change_enter(struct fast_cache *cache, struct fast_target *place, unsi
     return false;
 }
 
-/* Is this a regular file with one name that the guest may remove from its directory, whatever is done with it then? */
-static bool may_take(struct fast_cache *cache, const struct fast_target *place, const struct stat *found)
+bool fast_change_own(const struct fast_change *c, struct fast_resolved *path, enum fast_wish wish,
+                     bool (*deed)(struct fast_cache *cache, struct fast_resolved *path), char kind)
+{
+    bool done = false;
+    if (!fast_own_enter(c->cache, path, wish))
+        return false;
+    if (fast_notes_begin(c->changes, fast_noted_size(path))) {
+        done = c->asker->waits(c->asker) && deed(c->cache, path);
+        if (done)
+            fast_note(c->changes, kind, path);
+        fast_notes_end(c->changes);
+    }
+    fast_own_leave(c->cache);
+    return done;
+}
+
+bool fast_change_may_take(struct fast_cache *cache, const struct fast_target *place, const struct stat *found)
 {
     const struct fast_dir *dir = place->path.dir;
     struct stat shown = *found;
     fast_show(&dir->showing, &shown);
-    return S_ISREG(found->st_mode) && found->st_nlink == 1 && found->st_dev == dir->host_dev &&
+    return found->st_dev == dir->host_dev &&
            (!(place->shown.st_mode & S_ISVTX) || shown.st_uid == cache->uid || place->shown.st_uid == cache->uid) &&
            host_may_change(dir->root_fd, place->path.host, found);
+}
+
+/* Is this a regular file with one name that the guest may remove from its directory, whatever is done with it then? */
+static bool may_take(struct fast_cache *cache, const struct fast_target *place, const struct stat *found)
+{
+    return S_ISREG(found->st_mode) && found->st_nlink == 1 && fast_change_may_take(cache, place, found);
 }
 
 const char *fast_change_name(const struct fast_target *place)
@@ -239,29 +259,13 @@ static bool create(const struct fast_change *c, int dirfd,
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
-static bool unlink_own(const struct fast_change *c, const struct fast_resolved *path)
-{
-    struct fast_changes *changes = c->changes;
-    bool done = false;
-    if (!fast_own_enter(c->cache, path, FAST_REMOVE))
-        return false;
-    if (fast_notes_begin(changes, fast_noted_size(path))) {
-        done = c->asker->waits(c->asker) && fast_own_remove(c->cache, path);
-        if (done)
-            fast_note(changes, 'D', path);
-        fast_notes_end(changes);
-    }
-    fast_own_leave(c->cache);
-    return done;
-}
-
 static bool unlink_file(const struct fast_change *c, int dirfd, uint64_t name)
 {
     struct fast_target place;
     struct stat s;
     bool done = false, found = fast_change_find_anew(c, dirfd, name, &place.path);
     if (place.path.own) /* even where C does not know what the name is */
-        return !place.path.slash && unlink_own(c, &place.path);
+        return !place.path.slash && fast_change_own(c, &place.path, FAST_REMOVE, fast_own_remove, 'D');
     if (!found || !fast_change_enter(c->cache, &place, 3))
         return false;
     if (fstatat(place.fd, fast_change_name(&place), &s, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0 &&

@@ -43,18 +43,19 @@ static size_t owner_bucket(uint64_t owner)
     return (owner >> 4) * 2654435761u % FAST_OWNER_BUCKETS; /* most are addresses of Python objects */
 }
 
+/* Other threads may be looking (publish): the entry is complete before it is found. */
 static void put(struct fast_cache *cache, struct fast_dir *dir)
 {
     dir->link = &cache->buckets[dir->hash % FAST_BUCKETS];
     dir->next = *dir->link;
-    *dir->link = dir;
-    if (dir->next)
-        dir->next->link = &dir->next;
     dir->link_of_owner = &cache->owners[owner_bucket(dir->owner)];
     dir->next_of_owner = *dir->link_of_owner;
-    *dir->link_of_owner = dir;
+    if (dir->next)
+        dir->next->link = &dir->next;
     if (dir->next_of_owner)
         dir->next_of_owner->link_of_owner = &dir->next_of_owner;
+    __atomic_store_n(dir->link_of_owner, dir, __ATOMIC_RELEASE);
+    __atomic_store_n(dir->link, dir, __ATOMIC_RELEASE);
     cache->known++;
 }
 
@@ -62,17 +63,7 @@ static void put(struct fast_cache *cache, struct fast_dir *dir)
 static void publish(struct fast_cache *cache, struct fast_dir *dir)
 {
     pthread_mutex_lock(&cache->publishing);
-    struct fast_dir **bucket = &cache->buckets[dir->hash % FAST_BUCKETS], *next = *bucket;
-    struct fast_dir **owner = &cache->owners[owner_bucket(dir->owner)], *next_of_owner = *owner;
-    dir->link = bucket, dir->next = next;
-    dir->link_of_owner = owner, dir->next_of_owner = next_of_owner;
-    if (next)
-        next->link = &dir->next;
-    if (next_of_owner)
-        next_of_owner->link_of_owner = &dir->next_of_owner;
-    __atomic_store_n(owner, dir, __ATOMIC_RELEASE);
-    __atomic_store_n(bucket, dir, __ATOMIC_RELEASE);
-    cache->known++;
+    put(cache, dir);
     pthread_mutex_unlock(&cache->publishing);
 }
 

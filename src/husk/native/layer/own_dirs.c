@@ -462,7 +462,7 @@ static bool hide(struct fast_cache *cache, const struct fast_resolved *path)
     return true;
 }
 
-bool fast_own_remove(struct fast_cache *cache, const struct fast_resolved *path)
+bool fast_own_remove(struct fast_cache *cache, struct fast_resolved *path)
 {
     struct fast_name *one = fast_own_name_of(path);
     int64_t when;

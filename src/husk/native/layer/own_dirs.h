@@ -36,7 +36,7 @@ int fast_own_make(struct fast_cache *cache, const struct fast_resolved *path, in
 /* Truncate the real file, and open it; its descriptor, or -1. */
 int fast_own_truncate(struct fast_cache *cache, const struct fast_resolved *path, int flags);
 /* Remove the real file and the name. False: nothing happened; so for the following. */
-bool fast_own_remove(struct fast_cache *cache, const struct fast_resolved *path);
+bool fast_own_remove(struct fast_cache *cache, struct fast_resolved *path);
 bool fast_own_set_mode(struct fast_cache *cache, const struct fast_resolved *path, uint32_t mode);
 bool fast_own_move(struct fast_cache *cache, const struct fast_resolved *from, const struct fast_resolved *to);
 /* Without the vfs's lock: the times are the real file's. */
